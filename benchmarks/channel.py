@@ -2,8 +2,7 @@
 
 python benchmarks/channel.py [--ranks 2,4,8] [--quick]
 
-A figure is the time per call on the slowest rank, the median over turns that alternate between them. "sockets" is ours
-without the files in shared memory by which it passes large objects.
+A figure is the time per call on the slowest rank, the median over turns that alternate between the two.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import random
 import socket
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from core_sdk.core import DistributedContext
@@ -33,7 +32,6 @@ class Payload(NamedTuple):
 
 class Figures(NamedTuple):
     ours_us: float
-    sockets_us: float
     gloo_us: float
 
 
@@ -58,8 +56,7 @@ def main() -> None:
     parser.add_argument("--ranks", default="2,4,8", help="sizes of the group")
     parser.add_argument("--quick", action="store_true", help="fewer turns")
     arguments = parser.parse_args()
-    columns = f"{'ours':>11}  {'sockets':>11}  {'gloo':>11}"
-    print(f"{'ranks':>5}  {'call':<9}  {'payload':<10}  {columns}  gloo/ours  target", flush=True)
+    print(f"{'ranks':>5}  {'call':<9}  {'payload':<10}  {'ours':>11}  {'gloo':>11}  ratio   target", flush=True)
     for size in map(int, arguments.ranks.split(",")):
         run_ranks(size, num_turns=3 if arguments.quick else 11)
 
@@ -67,10 +64,8 @@ def main() -> None:
 def run_ranks(size: int, num_turns: int) -> None:
     # One group after the other, each of processes of its own.
     processes = multiprocessing.get_context("spawn")
-    ports = free_port(), free_port(), free_port()
-    ranks = [
-        processes.Process(target=compare, args=(rank, size, ports, num_turns), daemon=True) for rank in range(size)
-    ]
+    port = free_port()
+    ranks = [processes.Process(target=compare, args=(rank, size, port, num_turns), daemon=True) for rank in range(size)]
     for process in ranks:
         process.start()
     for process in ranks:
@@ -84,7 +79,7 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def compare(rank: int, size: int, ports: tuple[int, int, int], num_turns: int) -> None:
+def compare(rank: int, size: int, port: int, num_turns: int) -> None:
     """One rank; the first one prints."""
     import torch
     from torch import distributed
@@ -92,29 +87,23 @@ def compare(rank: int, size: int, ports: tuple[int, int, int], num_turns: int) -
     # As torchrun does it: gloo would suffer from more threads than cores.
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    distributed.init_process_group("gloo", init_method=f"tcp://{_LOOPBACK}:{ports[0]}", rank=rank, world_size=size)
-    context = join(rank, size, ports[1])
-    # The channel uses sockets alone where the system has no such files.
-    memfd_create = os.memfd_create
-    del os.memfd_create
-    by_sockets = join(rank, size, ports[2])
-    os.memfd_create = memfd_create
+    distributed.init_process_group("gloo", init_method=f"tcp://{_LOOPBACK}:{port}", rank=rank, world_size=size)
+    context = DistributedContext(
+        rank=rank, size=size, local_rank=rank, local_size=size, cross_rank=0, cross_size=1, pub_port=port
+    )
+    ours: dict[str, Collective] = {
+        "allgather": context.allgather,
+        "broadcast": context.broadcast,
+        "gather": context.gather,
+    }
     random.seed(rank)
     for payload in payloads():
         for name, gloo in gloo_collectives(rank, size).items():
-            collectives = getattr(context, name), getattr(by_sockets, name), gloo
-            figures = measure(context, collectives, payload, num_turns)
+            figures = measure(context, ours[name], gloo, payload, num_turns)
             if rank == 0:
                 print(row(size, name, payload.name, figures), flush=True)
-    by_sockets.close()
     context.close()
     distributed.destroy_process_group()
-
-
-def join(rank: int, size: int, port: int) -> DistributedContext:
-    return DistributedContext(
-        rank=rank, size=size, local_rank=rank, local_size=size, cross_rank=0, cross_size=1, pub_port=port
-    )
 
 
 def gloo_collectives(rank: int, size: int) -> dict[str, Collective]:
@@ -139,15 +128,14 @@ def gloo_collectives(rank: int, size: int) -> dict[str, Collective]:
 
 
 def measure(
-    context: DistributedContext, collectives: Sequence[Collective], payload: Payload, num_turns: int
+    context: DistributedContext, ours: Collective, gloo: Collective, payload: Payload, num_turns: int
 ) -> Figures:
-    results = [collective(payload.value) for collective in collectives]
-    if results != results[:1] * len(results):
-        raise SystemExit("they do not agree on the result")
+    if ours(payload.value) != gloo(payload.value):
+        raise SystemExit("the two do not agree on the result")
     turns = []
-    # In turns, so that a noisy neighbour disturbs all alike.
+    # In turns, so that a noisy neighbour disturbs both alike.
     for _ in range(num_turns):
-        durations = [time_calls(context, collective, payload) for collective in collectives]
+        durations = time_calls(context, ours, payload), time_calls(context, gloo, payload)
         turns.append([max(times) for times in zip(*context.allgather(durations), strict=True)])
     return Figures(*(statistics.median(times) for times in zip(*turns, strict=True)))
 
@@ -163,10 +151,9 @@ def time_calls(context: DistributedContext, collective: Collective, payload: Pay
 
 def row(size: int, name: str, payload: str, figures: Figures) -> str:
     target = TARGETS.get((name, payload, size))
-    wanted = f"{target:6.0f}" if target else ""
-    times = "  ".join(f"{time_us:8,.0f} µs" for time_us in figures)
-    ratio = figures.gloo_us / figures.ours_us
-    return f"{size:>5}  {name:<9}  {payload:<10}  {times}  {ratio:9.1f}  {wanted}".rstrip()
+    wanted = f"{target:4.0f}" if target else ""
+    times = f"{figures.ours_us:8,.0f} µs  {figures.gloo_us:8,.0f} µs"
+    return f"{size:>5}  {name:<9}  {payload:<10}  {times}  {figures.gloo_us / figures.ours_us:5.1f}   {wanted}".rstrip()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How the cost of the ranks' calls grows with their number, and what large objects cost within a node.
+"""How the cost of the ranks' calls grows with their number, and with the size of the objects.
 
 python benchmarks/channel_scale.py [--ranks 2,4,8,16,32,64] [--nodes 16x4] [--gloo-up-to 8] [--quick]
 
@@ -42,7 +42,6 @@ class Job(NamedTuple):
     port: int
     has_gloo: bool
     is_large: bool
-    has_memory_files: bool
     num_turns: int
     barrier: Barrier
 
@@ -67,9 +66,7 @@ def main() -> None:
     if arguments.nodes:
         num_nodes, per_node = map(int, arguments.nodes.split("x"))
         run_ranks(num_nodes, num_nodes * per_node, num_turns)
-    for has_memory_files in (False, True):
-        print("as memory files" if has_memory_files else "as bytes", flush=True)
-        run_ranks(1, _LARGE_RANKS, num_turns, is_large=True, has_memory_files=has_memory_files)
+    run_ranks(1, _LARGE_RANKS, num_turns, is_large=True)
 
 
 def run_ranks(
@@ -79,7 +76,6 @@ def run_ranks(
     *,
     has_gloo: bool = False,
     is_large: bool = False,
-    has_memory_files: bool = True,
 ) -> None:
     if has_gloo or is_large:
         import torch
@@ -87,7 +83,7 @@ def run_ranks(
         torch.set_num_threads(1)
     # Forked: 64 interpreters that start would take their time.
     fork = multiprocessing.get_context("fork")
-    job = Job(num_nodes, size, free_port(), has_gloo, is_large, has_memory_files, num_turns, fork.Barrier(size))
+    job = Job(num_nodes, size, free_port(), has_gloo, is_large, num_turns, fork.Barrier(size))
     os.environ["CORE_SDK_CHANNEL_KEY"] = secrets.token_hex(32)
     with tempfile.TemporaryDirectory() as home:
         os.environ["CORE_SDK_HOME"] = home
@@ -102,8 +98,6 @@ def run_ranks(
 
 def run_rank(rank: int, job: Job) -> None:
     random.seed(rank)
-    if not job.has_memory_files:
-        del os.memfd_create
     job.barrier.wait()
     began = time.perf_counter()
     with joined(rank, job) as distributed:

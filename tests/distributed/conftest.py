@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from distributed.memory_files import num_memory_files
 from distributed.ranks import Nursery, RankGroup, Threads
 from distributed.stage import Stage
 
@@ -41,14 +40,6 @@ def threads(tmp_path: Path) -> Threads:
 def stage(nursery: Nursery, tmp_path: Path) -> Stage:
     """Starts ranks on several hosts."""
     return Stage(nursery, tmp_path)
-
-
-@pytest.fixture
-def nothing_stays_open() -> Iterator[None]:
-    """Checks that no test leaves a memory file open."""
-    before = num_memory_files()
-    yield
-    assert num_memory_files() == before
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from core_sdk.distributed.joining._handshake import ConnectorHandshake, WrongPee
 from core_sdk.distributed.transport._connection import Connection
 from core_sdk.distributed.transport._encoding import Contribution, RankFailure
 from core_sdk.distributed.transport._frames import CollectiveOperation, ConnectionEndedError, Frame, FrameKind, Seal
-from core_sdk.distributed.transport._memory_file import MemoryFiles
 from core_sdk.distributed.transport._messages import (
     Died,
     Hello,
@@ -61,7 +60,7 @@ class Corpus:
                 CollectiveOperation.GATHER,
                 3,
                 b"",
-                bytes(Contribution.of_error(1, ValueError("no")).content),  # type: ignore[arg-type]
+                Contribution.of_error(1, ValueError("no")).content,
             ),
             Frame(FrameKind.MESSAGE, 0, 0, b"", encode_message(Notice("stop", 1, bomb))),
             Frame(FrameKind.MESSAGE, 0, 0, b"", encode_message(Left(1, 2, RankFailure(1, "an error", "a traceback")))),
@@ -149,16 +148,14 @@ class Tally(NamedTuple):
     refused: int
 
 
-def feed_link(generator: random.Random, pieces: list[bytes], seal: Seal | None, file: int | None) -> Tally:
-    """A link, sealed or on a Unix socket; there a descriptor may come along, too."""
+def feed_link(generator: random.Random, pieces: list[bytes], seal: Seal | None) -> Tally:
+    """Feeds mutated pieces to a link. Descriptors that nobody has asked for may come along."""
     near, far = socket.socketpair()
     link = Connection(far, seal)
-    if seal is None:
-        link.exchange_files(MemoryFiles())
     understood = 0
     with near, contextlib.closing(link):
         content = mutated(generator, pieces)
-        descriptors = [] if file is None else [file] * generator.randrange(3)
+        descriptors = [near.fileno()] * generator.randrange(3)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         near.sendmsg([content], rights)
         near.shutdown(socket.SHUT_WR)

@@ -28,7 +28,7 @@ from core_sdk.errors import CollectiveTimeoutError, RankFailedError
 
 CALLS = ["gather", "allgather", "broadcast"]
 TRANSPORTS = ["unix", "tcp"]
-# By the size of the ballast: large objects within a node are files, whose descriptors only pass through the chief.
+# By the size of the ballast: a large object does not fit into a socket, so that its sender waits for the receiver.
 WAYS = {"unix": 500, "tcp": 500, "unix, large": 10_000}
 # Long enough to be no reason for anything that these tests see.
 PATIENCE_S = 30.0

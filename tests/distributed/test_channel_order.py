@@ -14,7 +14,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
 import pytest
-from distributed.memory_files import requires_memory_files
 from distributed.ranks import place
 from processes import TIMEOUT_S, wait_for
 
@@ -27,9 +26,8 @@ from core_sdk.distributed.joining._join import choose_listen_options, join_ranks
 from core_sdk.distributed.joining._options import JoinOptions
 from core_sdk.distributed.joining._rendezvous import DirectoryRendezvous
 from core_sdk.distributed.transport._connection import Connection, Peer
-from core_sdk.distributed.transport._encoding import decode, encode, join
+from core_sdk.distributed.transport._encoding import encode, join
 from core_sdk.distributed.transport._frames import Frame, FrameKind
-from core_sdk.distributed.transport._memory_file import MIN_BYTES, MemoryFiles
 from core_sdk.distributed.transport._messages import (
     Died,
     Left,
@@ -46,14 +44,12 @@ from core_sdk.errors import RankDiedError
 class Played:
     """The other end of a channel under test."""
 
-    def __init__(self, rank: int, size: int, *, is_far: bool = False) -> None:
-        """A far rank is on another host, so that its files travel through the connection."""
+    def __init__(self, rank: int, size: int) -> None:
         self.place = a_place(rank, size)
-        data, self._data_end = tcp_pair() if is_far else socket.socketpair()
+        data, self._data_end = socket.socketpair()
         control, self._control_end = socket.socketpair()
         self.peer = Peer(self.place, Connection(data, None), Connection(control, None))
         self._data, self._control = Connection(self._data_end, None), Connection(self._control_end, None)
-        self._data.exchange_files(MemoryFiles())
 
     def say(self, message: Message) -> None:
         """Sends a message on the connection for news."""
@@ -84,13 +80,6 @@ class Played:
         while (frame := link.receive_nowait()) is None:
             assert poller.poll(TIMEOUT_S * 1000), "nothing comes"
         return frame
-
-
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        near = socket.create_connection(server.getsockname())
-        far, _ = server.accept()
-    return near, far
 
 
 def a_place(rank: int, size: int) -> RankIdentity:
@@ -129,7 +118,7 @@ def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(
     """The chief reports a death after it has delivered results that are being sent."""
     monkeypatch.setattr(_chief, "_NEWS_DELAY_S", TIMEOUT_S)  # what is long on a busy machine
     size = 3
-    ranks = [Played(rank, size, is_far=True) for rank in (1, 2)]
+    ranks = [Played(rank, size) for rank in (1, 2)]
     chief = ChiefChannel(a_place(0, size), [rank.peer for rank in ranks], TIMEOUT_S)
     chief_value = bytes(30_000_000)
     result: Future[list[bytes]] = calling.submit(chief.allgather, chief_value)
@@ -150,31 +139,6 @@ def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(
     assert news.rank == 1
     chief.close()
     ranks[1].die()
-
-
-@requires_memory_files
-def test_what_came_with_an_earlier_call_is_not_waited_for(calling: ThreadPoolExecutor) -> None:
-    """The chief does not wait in a call for ranks that are already in the next one."""
-    member = Played(1, 2)
-    chief = ChiefChannel(a_place(0, 2), [member.peer], TIMEOUT_S)
-    is_ahead = threading.Event()
-
-    def broadcast_all() -> None:
-        for value in ("small", bytes(MIN_BYTES), bytes(MIN_BYTES)):
-            chief.broadcast(value)
-            assert is_ahead.wait(TIMEOUT_S)
-
-    result = calling.submit(broadcast_all)
-    first = member.receive()
-    for number in (1, 2, 3):
-        member.send(msgspec.structs.replace(first, sequence=number, payload=b""))
-    is_ahead.set()
-    received = [member.receive() for _ in range(2)]
-    result.result(TIMEOUT_S)
-
-    assert [decode(frame.content) for frame in received] == [bytes(MIN_BYTES)] * 2
-    chief.close()
-    member.die()
 
 
 def test_what_a_rank_has_said_before_it_went_is_heard(calling: ThreadPoolExecutor) -> None:

@@ -155,7 +155,7 @@ def test_nothing_is_unpickled_that_did_not_come_from_a_rank(threads: Threads, tm
             at_once,
             as_proof,
             after_a_false_proof,
-            *map(as_a_frame, range(FrameKind.HELLO, FrameKind.FILE + 1)),
+            *map(as_a_frame, range(FrameKind.HELLO, FrameKind.MESSAGE + 2)),
         ):
             with chief.connect() as connection:
                 send(chief, connection)

@@ -348,4 +348,4 @@ def test_a_proof_is_worth_nothing_a_second_time() -> None:
 @given(st.lists(st.binary(max_size=200), max_size=20))
 def test_several_contents_travel_as_one(contents: list[bytes]) -> None:
     """Several contents are joined into one and split again."""
-    assert split(b"".join(join(contents)), {}) == contents
+    assert split(b"".join(join(contents))) == contents

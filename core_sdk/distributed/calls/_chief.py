@@ -8,7 +8,6 @@ import select
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 import msgspec
 
@@ -17,7 +16,7 @@ from core_sdk.distributed.calls._call_site import CollectiveCall
 from core_sdk.distributed.calls._collectives import CHIEF, NOTHING, Contents, StarChannel, milliseconds_until
 from core_sdk.distributed.calls._late_ranks import findings_on
 from core_sdk.distributed.transport._connection import Peer
-from core_sdk.distributed.transport._encoding import Content, Contribution, Decoded, join, release
+from core_sdk.distributed.transport._encoding import Buffer, Contribution, Decoded, join
 from core_sdk.distributed.transport._frames import (
     MAX_PAYLOAD_BYTES,
     CollectiveOperation,
@@ -25,7 +24,6 @@ from core_sdk.distributed.transport._frames import (
     Frame,
     FrameKind,
 )
-from core_sdk.distributed.transport._memory_file import Buffer, MemoryFile
 from core_sdk.distributed.transport._messages import Fault, Message
 from core_sdk.errors import ChannelError, MessageTooLargeError, UnreadableObjectError
 
@@ -51,10 +49,6 @@ class _Member:
     def __init__(self, peer: Peer) -> None:
         self.rank = peer.identity.rank
         self.data = peer.data
-        self.num_heard = 0
-        """The number of the member's last call that has been received."""
-        self.lent_at = 0
-        """The number of the last call that sent the member a file."""
         self._ahead: Frame | None = None
         """A received frame that belongs to our next call."""
 
@@ -69,7 +63,6 @@ class _Member:
         if frame.sequence > number:
             self._ahead = frame
             return None
-        self.num_heard = frame.sequence
         return frame
 
 
@@ -112,8 +105,6 @@ class ChiefChannel(StarChannel):
             self._deliver(call, Contribution.of_error(self.rank, error))
             raise
         self._deliver(call, NOTHING, pieces)
-        for content in contents[1:]:
-            release(content)
         return decoded
 
     def _collect(self, call: CollectiveCall, contribution: Contribution) -> list[Contribution]:
@@ -164,7 +155,7 @@ class ChiefChannel(StarChannel):
             while (frame := member.listen(call.number)) is not None:
                 self._check(member, frame, call)
                 if frame.sequence == call.number:
-                    return Contribution(frame.kind == FrameKind.FAILURE, frame.content)
+                    return Contribution(frame.kind == FrameKind.FAILURE, frame.payload)
         except ConnectionEndedError:
             self._fail_lost(member.rank, call)
         return None
@@ -179,17 +170,16 @@ class ChiefChannel(StarChannel):
         if not (is_failure if frame.sequence < call.number else not call.is_met_by(frame)):
             return
         # An error of either rank explains why the calls differ.
-        theirs = Contribution(is_failure, frame.content)
+        theirs = Contribution(is_failure, frame.payload)
         if (failed := next((each for each in (self._own_failure, theirs) if each.is_failure), None)) is not None:
             self._fail(failed.failure(), call)
         self._fail_mismatch(member.rank, CollectiveCall(frame.operation, frame.sequence, frame.site), call)
 
-    def _deliver(self, call: CollectiveCall, contribution: Contribution, pieces: Sequence[Content] = ()) -> None:
+    def _deliver(self, call: CollectiveCall, contribution: Contribution, pieces: Sequence[Buffer] = ()) -> None:
         small, rest = _joined((contribution.content, *pieces))
         kind = FrameKind.FAILURE if contribution.is_failure else FrameKind.VALUE
         frame = Frame(kind, call.operation, call.number, call.site, small)
         packed = None if rest else frame.packed()
-        has_files = bool(rest) and any(isinstance(content, MemoryFile) for content in rest)
         deadline = time.monotonic() + self.timeout_s
         lost = []
 
@@ -199,8 +189,6 @@ class ChiefChannel(StarChannel):
         with self._delivering:
             for member in self._members.values():
                 try:
-                    if has_files and member.data.has_files():
-                        self._await_room(member, call, deadline)
                     if packed is not None and not member.data.is_sealed:
                         member.data.send_packed(packed, wait_to_send)
                     else:
@@ -210,34 +198,18 @@ class ChiefChannel(StarChannel):
         for rank in lost:
             self._fail_lost(rank, call)
 
-    def _await_room(self, member: _Member, call: CollectiveCall, deadline: float) -> None:
-        """Waits until the member has received the previous file.
-
-        Files under way take memory but no room in the connection, so that a full socket does not limit their number.
-        """
-        # The member's answer may have been read already, together with an earlier frame.
-        self._hear_announced(member, call)
-        while member.num_heard < member.lent_at:
-            self._wait_for(member, select.POLLIN, call, deadline)
-            self._hear_announced(member, call)
-        member.lent_at = call.number
-
     def _wait_to_send(self, member: _Member, call: CollectiveCall, deadline: float) -> None:
         """Waits for room in the socket. Reads the member's announcements, since it may be blocked on sending."""
-        if self._wait_for(member, select.POLLIN | select.POLLOUT, call, deadline) & ~select.POLLOUT:
-            self._hear_announcement(member, call)
-
-    def _wait_for(self, member: _Member, wanted: int, call: CollectiveCall, deadline: float) -> int:
-        """Waits for an event of the member's connection, and returns the events. May return none."""
         poller = select.poll()
         poller.register(self._state.wakeup, select.POLLIN)
-        poller.register(member.data, wanted)
+        poller.register(member.data, select.POLLIN | select.POLLOUT)
         events = dict(poller.poll(milliseconds_until(deadline)))
         if not events:
             self._time_out(msgspec.structs.replace(call, is_patient=False), [member.rank])
         if self._state.wakeup.fileno() in events:
             self._heed_wakeup(call)
-        return events.get(member.data.fileno(), 0)
+        if events.get(member.data.fileno(), 0) & ~select.POLLOUT:
+            self._hear_announcement(member, call)
 
     def _hear_announcements(self) -> None:
         """Reads the announcements that have come, so that they do not fill the sockets and a wrong call is noticed."""
@@ -250,16 +222,13 @@ class ChiefChannel(StarChannel):
 
     def _hear_announcement(self, member: _Member, last: CollectiveCall) -> None:
         try:
-            self._hear_announced(member, last)
+            while (frame := member.listen(last.number)) is not None:
+                self._check(member, frame, last)
         except ConnectionEndedError:
             # The member has its result and left, or the control connection reports its death. Or another thread is
             # closing all connections: a closed one has no descriptor, which raises ValueError.
             with contextlib.suppress(KeyError, ValueError):
                 self._poller.unregister(member.data)
-
-    def _hear_announced(self, member: _Member, last: CollectiveCall) -> None:
-        while (frame := member.listen(last.number)) is not None:
-            self._check(member, frame, last)
 
     def _time_out(self, call: CollectiveCall, missing: list[int]) -> None:
         """Ends the group because of the ranks that are late. A patient call fails only if some of them do not answer.
@@ -314,16 +283,13 @@ class ChiefChannel(StarChannel):
         return poller
 
 
-def _joined(contents: Sequence[Content]) -> tuple[bytes, Sequence[Content]]:
-    """Joins small contents. Returns the joined bytes, and the contents that are too large to join: all or none.
-
-    Memory files are always too large.
-    """
+def _joined(contents: Sequence[Buffer]) -> tuple[bytes, Sequence[Buffer]]:
+    """Joins small contents. Returns the joined bytes, and the contents that are too large to join: all or none."""
     is_small = sum(map(len, contents)) <= _JOINED_BYTES
-    return (b"".join(cast(Sequence[Buffer], contents)), ()) if is_small else (b"", contents)
+    return (b"".join(contents), ()) if is_small else (b"", contents)
 
 
-def _too_large(pieces: Sequence[Content]) -> Contribution | None:
+def _too_large(pieces: Sequence[Buffer]) -> Contribution | None:
     num_bytes = sum(map(len, pieces))
     if num_bytes <= MAX_PAYLOAD_BYTES:
         return None

@@ -21,9 +21,8 @@ from core_sdk.distributed.calls._control_thread import ControlThread
 from core_sdk.distributed.calls._group_state import GroupState
 from core_sdk.distributed.calls._late_ranks import StatusSurvey
 from core_sdk.distributed.transport._connection import Peer
-from core_sdk.distributed.transport._encoding import Content, Contribution, Decoded, RankFailure, decode, release
+from core_sdk.distributed.transport._encoding import Buffer, Contribution, Decoded, RankFailure, decode
 from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, CollectiveOperation
-from core_sdk.distributed.transport._memory_file import MemoryFiles
 from core_sdk.distributed.transport._messages import (
     Died,
     Fault,
@@ -45,7 +44,7 @@ from core_sdk.errors import (
 
 logger = logging.getLogger("core_sdk.distributed")
 T = TypeVar("T")
-Contents = Sequence[Content | Decoded]
+Contents = Sequence[Buffer | Decoded]
 
 CHIEF = 0
 NOTHING = Contribution(False, b"")
@@ -81,11 +80,7 @@ class StarChannel(Channel):
         self._unheard: list[Notice] = []
         self._survey_serials = itertools.count(1)
         self._survey = StatusSurvey(0, 0)
-        self._files = MemoryFiles()
         self._connections = [peer.data for peer in peers]
-        for connection in self._connections:
-            connection.exchange_files(self._files)
-        self._has_files = any(connection.has_files() for connection in self._connections)
         self._control = ControlThread(
             {peer.identity.rank: peer.control for peer in peers}, on_message=self._on_message, on_end=self._on_end
         )
@@ -194,16 +189,11 @@ class StarChannel(Channel):
     def _values(self, contents: Contents, own_value: Any) -> list[Any]:
         return [own_value if rank == self.rank else self._read(rank, content) for rank, content in enumerate(contents)]
 
-    def _read(self, sender: int, content: Content | Decoded) -> Any:
-        """Returns the object and frees the content. Raises `UnreadableObjectError`."""
-        if isinstance(content, Decoded):
-            return content.value
-        try:
-            return self._decoded(sender, content)
-        finally:
-            release(content)
+    def _read(self, sender: int, content: Buffer | Decoded) -> Any:
+        """Returns the object. Raises `UnreadableObjectError`."""
+        return content.value if isinstance(content, Decoded) else self._decoded(sender, content)
 
-    def _decoded(self, sender: int, content: Content) -> Any:
+    def _decoded(self, sender: int, content: Buffer) -> Any:
         try:
             return decode(content)
         except Exception as error:
@@ -232,7 +222,6 @@ class StarChannel(Channel):
             outcome = contribution
         finally:
             self._calling.release()
-            release(contribution.content)
             if self._is_closed:
                 self._close_if_unused()
         if own_error is not None:
@@ -248,7 +237,7 @@ class StarChannel(Channel):
             return None, NOTHING, None
         try:
             value = compute()
-            contribution = Contribution.of_value(value, self._files if self._has_files else None)
+            contribution = Contribution.of_value(value)
             if len(contribution.content) > MAX_PAYLOAD_BYTES:
                 raise MessageTooLargeError(len(contribution.content), MAX_PAYLOAD_BYTES)
             return value, contribution, None
@@ -388,7 +377,6 @@ class StarChannel(Channel):
         self._control.close_inherited()
         for connection in self._connections:
             connection.close()
-        self._files.close_inherited()
         self._state.wakeup.close_inherited()
 
 

@@ -14,7 +14,6 @@ from core_sdk.distributed.calls._late_ranks import findings_on, late_ranks
 from core_sdk.distributed.transport._connection import Peer
 from core_sdk.distributed.transport._encoding import Contribution, split
 from core_sdk.distributed.transport._frames import CollectiveOperation, ConnectionEndedError, Frame, FrameKind
-from core_sdk.distributed.transport._memory_file import MemoryFile
 from core_sdk.distributed.transport._messages import Message, Status
 from core_sdk.errors import ChannelError
 
@@ -56,37 +55,28 @@ class MemberChannel(StarChannel):
         if result.kind == FrameKind.FAILURE:
             return Contribution(True, result.payload)
         if call.operation == CollectiveOperation.ALLGATHER:
-            return split(result.payload, result.files)
-        return [result.content]
+            return split(result.payload)
+        return [result.payload]
 
     def _await_broadcast(self, call: CollectiveCall, contribution: Contribution) -> Frame:
-        """Waits for the chief's broadcast. Announces that to the chief only after a short wait, or if files have come.
-
-        The chief counts the files under way by the announcements.
-        """
+        """Waits for the chief's broadcast. Announces that to the chief only after a short wait."""
         result = self._data.receive_nowait()
-        if result is not None and not result.files:
-            return result
-        deadline = time.monotonic() + self.timeout_s
         if result is None and self._poller.poll(_SHORT_MS):
             result = self._data.receive_nowait()
-        if result is None:
-            self._tell(call, contribution, deadline)
-            return self._await_result(call, deadline)
-        if result.files:
-            self._tell(call, contribution, deadline)
-        return result
+        if result is not None:
+            return result
+        deadline = time.monotonic() + self.timeout_s
+        self._tell(call, contribution, deadline)
+        return self._await_result(call, deadline)
 
     def _tell(self, call: CollectiveCall, contribution: Contribution, deadline: float) -> None:
         # A chief that has left after a broadcast reads nothing more. Over TCP, sending to it may destroy the result.
         if not self._state.is_quiet() and self._state.has_left(CHIEF):
             return
         kind = FrameKind.FAILURE if contribution.is_failure else FrameKind.VALUE
-        content = contribution.content
-        payload, files = (b"", [content]) if isinstance(content, MemoryFile) else (content, [])
-        frame = Frame(kind, call.operation, call.number, call.site, payload)
+        frame = Frame(kind, call.operation, call.number, call.site, contribution.content)
         with contextlib.suppress(ConnectionEndedError):  # the result of a chief that has ended may still be there
-            self._data.send(frame, lambda: self._wait_to_send(call, deadline), files)
+            self._data.send(frame, lambda: self._wait_to_send(call, deadline))
 
     def _wait_to_send(self, call: CollectiveCall, deadline: float) -> None:
         poller = select.poll()

@@ -1,1 +1,1 @@
-"""Connections between two ranks: frames over sockets, objects as bytes, and memory files for large objects."""
+"""Connections between two ranks: frames over sockets, and objects as bytes."""

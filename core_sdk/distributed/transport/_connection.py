@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-import array
 import contextlib
-import errno
 import fcntl
 import os
 import select
 import socket
 import sys
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core_sdk.distributed._topology import RankIdentity
-from core_sdk.distributed.transport._encoding import Content
+from core_sdk.distributed.transport._encoding import Buffer
 from core_sdk.distributed.transport._frames import (
     CODE_BYTES,
     HEADER,
     MAX_PAYLOAD_BYTES,
-    NO_FILES,
     CollectiveOperation,
     ConnectionEndedError,
     Frame,
     FrameKind,
     Seal,
 )
-from core_sdk.distributed.transport._memory_file import (
-    MIN_BYTES,
-    Buffer,
-    MemoryFile,
-    MemoryFiles,
-    are_memory_files_available,
-)
 
 _CHUNK_BYTES = 1 << 14
 _LARGE_CHUNK_BYTES = 1 << 20
 # Below this size, one copy costs less than passing several buffers to the kernel.
 _COPIED_BYTES = 1 << 15
-# The number of files in one frame. Further contents are sent as bytes, since a process may have only about a thousand
-# open files.
-_MAX_FILES = 64
 
 _HEADER_BYTES = HEADER.size
 
-# The room for one descriptor.
-_RIGHTS_BYTES = socket.CMSG_LEN(array.array("i").itemsize)
-_IS_TRUNCATED = int(socket.MSG_CTRUNC)
 # Linux's number of this socket option, which Python does not have yet.
 _TCP_RTO_MAX_MS = 44
 # Limits the pause before a lost packet is sent again, which otherwise doubles each time.
@@ -81,25 +65,11 @@ class Connection:
         """The number of bytes that are missing from the frame whose header has been taken."""
         self._header: tuple[int, int, int, int, int] | None = None
         self._header_bytes: Buffer = b""
-        self._memory_files: MemoryFiles | None = None
-        self._last_kind = FrameKind.MESSAGE
-        self._lent: dict[int, MemoryFile] = {}
-        self._lent_bytes = 0
-        self._descriptor: int | None = None
-
-    def exchange_files(self, files: MemoryFiles) -> None:
-        """Allows large contents to be sent and received as memory files, between processes that can share them."""
-        if self.is_local and are_memory_files_available():
-            self._memory_files = files
-            self._last_kind = FrameKind.FILE
-
-    def has_files(self) -> bool:
-        return self._memory_files is not None
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, frame: Frame, blocked: Callable[[], None], payload: Sequence[Content] = ()) -> None:
+    def send(self, frame: Frame, blocked: Callable[[], None], payload: Sequence[Buffer] = ()) -> None:
         """Sends a frame, with `payload` appended to the frame's own payload. Raises `ConnectionEndedError`.
 
         Calls `blocked` whenever the socket is full. It waits, or raises.
@@ -107,7 +77,7 @@ class Connection:
         if self._seal is None and not payload and len(frame.payload) <= _COPIED_BYTES:
             self.send_packed(frame.packed(), blocked)
             return
-        body = [frame.site, *self._lend_files([frame.payload, *payload], blocked)]
+        body: list[Buffer] = [frame.site, frame.payload, *payload]
         num_bytes = sum(map(len, body)) - len(frame.site)
         header = HEADER.pack(frame.kind, frame.operation, len(frame.site), frame.sequence, num_bytes)
         if self._seal is not None:
@@ -140,39 +110,6 @@ class Connection:
 
         self.send(Frame(FrameKind.MESSAGE, CollectiveOperation.NONE, 0, b"", message), wait)
 
-    def _lend_files(self, contents: Sequence[Content], blocked: Callable[[], None]) -> list[Buffer]:
-        """Sends memory files ahead of the frame, and returns the contents that must be sent as bytes."""
-        pieces: list[Buffer] = []
-        num_lent = position = 0
-        for content in contents:
-            if isinstance(content, MemoryFile):
-                is_lent = num_lent < _MAX_FILES and self._lend(content, position, blocked)
-                num_lent += is_lent
-                pieces.append(b"" if is_lent else content.view())
-            else:
-                pieces.append(content)
-            position += len(content)
-        return pieces
-
-    def _lend(self, file: MemoryFile, position: int, blocked: Callable[[], None]) -> bool:
-        """Sends the descriptor of a file. Returns False if the file must be sent as bytes."""
-        if self._memory_files is None:
-            return False
-        header = HEADER.pack(FrameKind.FILE, CollectiveOperation.NONE, 0, position, len(file))
-        while True:
-            try:
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file.fileno()]))]
-                num_sent = self._socket.sendmsg([header], rights, _NO_SIGNAL)
-                break
-            except BlockingIOError:
-                blocked()
-            except OSError as error:
-                if error.errno == errno.ETOOMANYREFS:  # too many descriptors of this user are under way
-                    return False
-                raise ConnectionEndedError(str(error)) from error
-        self._send_all([header[num_sent:]], blocked)
-        return True
-
     def _send_all(self, buffers: Sequence[Buffer], blocked: Callable[[], None]) -> None:
         waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
         while waiting:
@@ -195,11 +132,7 @@ class Connection:
                 self._read()
             except BlockingIOError:
                 return None
-            except ValueError as error:
-                raise ConnectionEndedError(str(error)) from error
             except OSError as error:
-                if error.errno == errno.EMFILE:  # this process has too many open files
-                    raise
                 raise ConnectionEndedError(str(error)) from error
         return frame
 
@@ -212,34 +145,15 @@ class Connection:
             # Reads no further than this frame, and in chunks, so that an announced size takes no memory before the
             # bytes come.
             chunk = self._socket.recv(min(self._num_missing, _LARGE_CHUNK_BYTES))
-        elif self._memory_files is None:
-            chunk = self._socket.recv(_CHUNK_BYTES)
         else:
-            chunk = self._read_with_descriptor()
+            chunk = self._socket.recv(_CHUNK_BYTES)
         if not chunk:
             raise ConnectionEndedError("the connection was closed")
         self._data += chunk
 
-    def _read_with_descriptor(self) -> bytes:
-        # All complete frames have been taken, so a descriptor can only belong to the incomplete one.
-        if self._descriptor is not None and self._data[:1] != bytes([FrameKind.FILE]):
-            raise ConnectionEndedError("a descriptor came that was not announced")
-        chunk, descriptor = _receive_with_descriptor(self._socket)
-        if descriptor is not None:
-            self._keep(descriptor)
-        return chunk
-
-    def _keep(self, descriptor: int) -> None:
-        if self._descriptor is not None:
-            os.close(descriptor)
-            raise ConnectionEndedError("a second descriptor came for one file")
-        self._descriptor = descriptor
-
     def _take(self) -> Frame | None:
         """Returns the next frame, or None if it has not been read completely."""
-        while (header := self._header or self._take_header()) is not None and header[0] == FrameKind.FILE:
-            self._take_file(header)
-        if header is None:
+        if (header := self._header or self._take_header()) is None:
             return None
         kind, operation, site_bytes, sequence, payload_bytes = header
         data, begin = self._data, self._offset
@@ -259,26 +173,7 @@ class Connection:
         payload: Buffer = (
             memoryview(data)[middle:body_end] if is_all and payload_bytes > _CHUNK_BYTES else data[middle:body_end]
         )
-        return Frame(kind, operation, sequence, site, payload, self._take_lent() if self._lent else NO_FILES)
-
-    def _take_lent(self) -> Mapping[int, MemoryFile]:
-        lent, self._lent, self._lent_bytes = self._lent, {}, 0
-        return lent
-
-    def _take_file(self, header: tuple[int, int, int, int, int]) -> None:
-        """Takes the file of a frame of kind `FILE`, which consists of a header only."""
-        _, operation, site_bytes, position, num_bytes = header
-        self._header = None
-        if operation or site_bytes or num_bytes < MIN_BYTES or position in self._lent or len(self._lent) == _MAX_FILES:
-            raise ConnectionEndedError("something came that is no frame")
-        descriptor, self._descriptor = self._descriptor, None
-        if self._memory_files is None or descriptor is None:
-            raise ConnectionEndedError("a file was announced, and none came")
-        try:
-            self._lent[position] = self._memory_files.adopt(descriptor, num_bytes)
-        except ValueError as error:
-            raise ConnectionEndedError(str(error)) from error
-        self._lent_bytes += num_bytes
+        return Frame(kind, operation, sequence, site, payload)
 
     def _take_header(self) -> tuple[int, int, int, int, int] | None:
         end = self._offset + _HEADER_BYTES
@@ -289,12 +184,10 @@ class Connection:
             self._header_bytes = self._data[self._offset : end]
             self._seal.check_header(self._header_bytes, self._data[end : end + self._code_bytes])
         kind, operation, _, _, payload_bytes = header
-        if not (FrameKind.HELLO <= kind <= self._last_kind and operation <= CollectiveOperation.BROADCAST):
+        if not (FrameKind.HELLO <= kind <= FrameKind.MESSAGE and operation <= CollectiveOperation.BROADCAST):
             raise ConnectionEndedError("something came that is no frame")
-        if (num_bytes := payload_bytes + self._lent_bytes) > self.max_payload_bytes:
-            raise ConnectionEndedError(f"a frame of {num_bytes:,} bytes was announced")
-        if self._lent_bytes and kind not in (FrameKind.VALUE, FrameKind.FILE):
-            raise ConnectionEndedError("a file came for a frame that has none")
+        if payload_bytes > self.max_payload_bytes:
+            raise ConnectionEndedError(f"a frame of {payload_bytes:,} bytes was announced")
         self._header = header
         self._offset = end + self._code_bytes
         return header
@@ -338,11 +231,6 @@ class Connection:
             self._socket.close()
         except ConnectionEndedError:
             self._socket.detach()
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-        for file in self._take_lent().values():
-            file.close()
 
 
 @dataclass
@@ -352,22 +240,6 @@ class Peer:
     identity: RankIdentity
     data: Connection
     control: Connection
-
-
-def _receive_with_descriptor(sock: socket.socket) -> tuple[bytes, int | None]:
-    """Returns some bytes, and the descriptor that came with them, if any.
-
-    The bytes that come with a descriptor end where the `send` of the descriptor ended. Raises `OSError`, with EMFILE if
-    this process has too many open files, and `ValueError` for several descriptors.
-    """
-    content, ancillary, flags, _ = sock.recvmsg(_CHUNK_BYTES, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
-    descriptors = [descriptor for _, _, rights in ancillary for descriptor in array.array("i", rights)]
-    if not flags & _IS_TRUNCATED:
-        return content, descriptors[0] if descriptors else None
-    if not descriptors:
-        raise OSError(errno.EMFILE, "a memory file of another rank cannot be opened: " + os.strerror(errno.EMFILE))
-    os.close(descriptors[0])
-    raise ValueError("several descriptors came at once")
 
 
 def _tune_tcp(sock: socket.socket) -> None:

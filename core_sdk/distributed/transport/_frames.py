@@ -10,28 +10,21 @@ A frame names the operation, its sequence number and its call site, and carries 
 The codes in brackets are sent over TCP only. Each covers the number of the frame, and each direction has its own key,
 so that frames cannot be altered, repeated, sent back or left out. The header's code is checked before any memory is
 taken for the announced payload.
-
-On Unix sockets a large content may be left out of the payload. Then a frame of kind `FILE` comes first, which carries
-the descriptor of a memory file. The sequence in its header is the position of the content in the payload, and the
-length of the payload is the size of the content.
 """
 
 from __future__ import annotations
 
 import hmac
 import struct
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import msgspec
 
-from core_sdk.distributed.transport._encoding import Content
-from core_sdk.distributed.transport._memory_file import Buffer, MemoryFile
+from core_sdk.distributed.transport._encoding import Buffer
 
 MAX_PAYLOAD_BYTES = 1 << 30
 HEADER = struct.Struct("!BBHQQ")
 CODE_BYTES = 16
-NO_FILES: Mapping[int, MemoryFile] = MappingProxyType({})
 
 
 # Plain integers, since members of enumerations are slow to look up and to pack.
@@ -40,7 +33,6 @@ class FrameKind:
     VALUE = 2
     FAILURE = 3
     MESSAGE = 4
-    FILE = 5
 
 
 class CollectiveOperation:
@@ -57,13 +49,6 @@ class Frame(msgspec.Struct, frozen=True):
     sequence: int
     site: bytes
     payload: Buffer
-    files: Mapping[int, MemoryFile] = NO_FILES
-    """The contents that came as memory files, by their position in the payload."""
-
-    @property
-    def content(self) -> Content:
-        """Returns the content of a frame that carries a single one."""
-        return self.files.get(0, self.payload) if self.files else self.payload
 
     def packed(self) -> bytes:
         """Returns the bytes of a small frame, for a connection without a seal."""

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.distributed._topology import RankIdentity
-from core_sdk.distributed.transport._encoding import RankFailure
-from core_sdk.distributed.transport._memory_file import Buffer
+from core_sdk.distributed.transport._encoding import Buffer, RankFailure
 
 
 class Hello(msgspec.Struct, frozen=True):
