@@ -17,14 +17,13 @@ from typing import Any
 
 import psutil
 import pytest
-from core import trained_with_workers
 from parts import needs
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk import client
 from core_sdk.processes import STOPPED
 
-SCRIPT = trained_with_workers.__file__
+SCRIPT = str(Path(__file__).parent / "trained_with_workers.py")
 PLACES = ("starting", "fetching", "first batch", "between epochs", "validation", "saving")
 METHODS = ("fork", "forkserver", "spawn")
 MOST_WORKERS = 8

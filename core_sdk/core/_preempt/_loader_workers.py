@@ -9,13 +9,11 @@ do with workers that do not end by themselves.
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Collection
-from multiprocessing import forkserver, resource_tracker
 from typing import Any, ClassVar
 
 _METHODS_THAT_START_WORKERS = (
@@ -51,6 +49,8 @@ class LoaderWorkerStart:
 
     def _end_with_rank(self) -> None:
         """Ends this worker when its rank has ended or sends SIGTERM. Takes all other signals."""
+        import multiprocessing
+
         rank, parent_pid = multiprocessing.parent_process(), os.getppid()
         # Forked siblings keep the rank's side of the pipe open that shows its end; a fork server outlives the rank.
         while rank is not None and rank.is_alive() and os.getppid() == parent_pid:
@@ -69,10 +69,13 @@ def protect_loader_workers(stops: Collection[signal.Signals]) -> None:
         loader_class: Any = getattr(sys.modules.get(module), class_name, None)
         if loader_class is not None and not hasattr(getattr(loader_class, method), "protects_workers"):
             setattr(loader_class, method, _protecting(getattr(loader_class, method), stops))
-    _preload_fork_server()
+            _preload_fork_server()
 
 
 def _protecting(start_workers: Callable[[Any], Any], stops: Collection[signal.Signals]) -> Callable[[Any], Any]:
+    import multiprocessing  # torch has imported it by now, which a script without torch need not
+    from multiprocessing import resource_tracker
+
     @functools.wraps(start_workers)
     def start_protected(loader: Any) -> Any:
         if loader.num_workers == 0:
@@ -95,6 +98,9 @@ def _protecting(start_workers: Callable[[Any], Any], stops: Collection[signal.Si
 
 
 def _preload_fork_server() -> None:
+    import multiprocessing
+    from multiprocessing import forkserver
+
     server: Any = getattr(forkserver, "_forkserver", None)  # its modules have no public name
     preloaded = getattr(server, "_preload_modules", ["__main__"])
     if _FORK_SERVER not in preloaded:

@@ -12,10 +12,10 @@ _QUIET_S = 2.0
 
 
 class TransferProgressBar:
-    """A bar on stderr, drawn after two seconds, and removed at the end."""
+    """A bar on stderr, drawn after `quiet_s` have passed, and removed at the end."""
 
-    def __init__(self, what: str, total_bytes: int) -> None:
-        self._shown_at = time.monotonic() + _QUIET_S
+    def __init__(self, what: str, total_bytes: int, quiet_s: float = _QUIET_S) -> None:
+        self._shown_at = time.monotonic() + quiet_s
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
         self._progress = Progress(
             *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True, redirect_stdout=False
