@@ -23,6 +23,7 @@ from cli.commands import Finished, WarmCli
 from parts import needs
 from processes import kill_tree
 
+from core_sdk import core, loop
 from core_sdk.cli._app import app
 from core_sdk.config import load
 from core_sdk.experiments.calling import call_running
@@ -271,7 +272,22 @@ def test_the_index_names_each_document() -> None:
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+PATCHES = "docs/codebases.md"
+"""Its diffs change files of other projects."""
+
+
+def test_patches_call_what_exists() -> None:
+    """Lines that are added to other projects' files call what a Context and the loop have."""
+    text = "\n".join(block.text for block in blocks(ROOT / PATCHES) if block.language == "diff")
+    called = set(re.findall(r"context\.(checkpoint|preempt)\.(\w+)\(", text))
+    parts = {"checkpoint": core.CheckpointContext, "preempt": core.PreemptContext}
+
+    assert called
+    assert [name for part, name in called if not hasattr(parts[part], name)] == []
+    assert [name for name in re.findall(r"\bloop\.(\w+)", text) if not hasattr(loop, name)] == []
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != PATCHES])
 def test_additions_in_diffs_stand_in_an_example(name: str) -> None:
     """Lines that a document adds in diffs stand in an example."""
     scripts = "\n".join(script.read_text() for script in (ROOT / "examples").glob("[0-9]_*.py"))

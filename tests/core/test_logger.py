@@ -13,7 +13,7 @@ from core.rank_processes import Ranks, codes, the_trial
 import core_sdk
 from core_sdk import core
 from core_sdk.client import Tracker
-from core_sdk.errors import DuplicateMetricError, InvalidMetricError, InvalidNameError, JournalClosedError
+from core_sdk.errors import InvalidMetricError, InvalidNameError, JournalClosedError
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def context() -> Iterator[core.Context]:
 
 def logged() -> list[tuple[str, int | None, Mapping[str, Any]]]:
     """Returns group, step and metrics of each report of the only trial."""
-    groups = ("training", "validation", "optim")
+    groups = ("training", "validation", "optim", "text")
     reports = [report for group in groups for report in the_trial().iter_metrics(group)]
     return [(report.group, report.steps_completed, report.metrics) for report in reports]
 
@@ -46,16 +46,34 @@ def test_slashes_make_groups(context: core.Context) -> None:
     ]
 
 
-def test_a_step_is_logged_in_parts_but_no_metric_twice(context: core.Context) -> None:
-    """Further metrics of a step are another report; the same ones are refused in the words of `report_metrics`."""
+def test_a_step_is_logged_in_parts(context: core.Context) -> None:
+    """Further metrics of a step are another report; of those that are logged again, the first values count."""
     logger = core_sdk.Logger(context)
 
-    logger.log({"train/loss": 1.0}, 1)
-    logger.log({"train/acc": 0.5}, 1)
-    with pytest.raises(DuplicateMetricError, match="'acc' of group 'training' was reported before at"):
-        logger.log({"train/acc": 0.5}, 1)
+    logger.log({"val/loss": 2.0, "time": 3.0}, 1)
+    logger.log({"train/loss": 1.0, "time": 4.0}, 1)
+    logger.log({"time": 4.0}, 1)
+    logger.log({"time": 5.0}, 2)
 
-    assert logged() == [("training", 1, {"loss": 1.0}), ("training", 1, {"acc": 0.5})]
+    assert logged() == [
+        ("training", 1, {"time": 3.0}),
+        ("training", 1, {"loss": 1.0}),
+        ("training", 2, {"time": 5.0}),
+        ("validation", 1, {"loss": 2.0}),
+    ]
+
+
+def test_texts_are_kept_beside_the_numbers(context: core.Context) -> None:
+    """A text that cannot be a training or a validation metric is kept in the group "text", under its whole name."""
+    logger = core_sdk.Logger(context)
+
+    logger.log({"train/loss": 1.0, "train/epoch": "1 of 3", "optim/name": "adam"}, 1)
+
+    assert logged() == [
+        ("training", 1, {"loss": 1.0}),
+        ("optim", 1, {"name": "adam"}),
+        ("text", 1, {"train/epoch": "1 of 3"}),
+    ]
 
 
 @pytest.mark.parametrize(
