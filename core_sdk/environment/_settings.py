@@ -47,7 +47,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class WriterSettings:
-    """Which trial a script reports about, and under which name, if it is not the trial's own program."""
+    """The trial that a script reports about, and the name under which it does, if it is not the trial's own program."""
 
     name: str | None
     trial: str | None

@@ -26,7 +26,7 @@ from core_sdk.records._media import MEDIA_TAG, Media, media_from_json, media_to_
 Metric = int | float
 
 Source = int | str
-"""Who keeps a journal of an attempt: a rank, or a writer beside the ranks, by its name."""
+"""The keeper of a journal of an attempt: a rank, or a writer beside the ranks, by its name."""
 
 WRITER_NAME = "[A-Za-z][A-Za-z0-9_-]{0,63}"
 """The names of writers, which files are called by, as a regular expression."""

@@ -26,7 +26,7 @@ _NUM_NAMED = 5
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export has written into the directory `path`."""
+    """The result of an export into the directory `path`."""
 
     path: Path
     files: tuple[str, ...]

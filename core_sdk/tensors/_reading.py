@@ -98,7 +98,7 @@ class _TorchFile(TensorSource):
 
 
 class _DcpSave(TensorSource):
-    """What `torch.distributed.checkpoint` has saved. Only its tensors are read, since the rest would run code."""
+    """A checkpoint of `torch.distributed.checkpoint`. Only its tensors are read, since the rest would run code."""
 
     def __init__(self, directory: Path, storage_id: str) -> None:
         super().__init__(_DCP_INDEX)

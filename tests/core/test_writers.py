@@ -56,7 +56,7 @@ def steps_of(home: Home, rank: int | str | None = None) -> list[tuple[int | None
 
 @dataclass
 class Model:
-    """What the rule says of each report of a writer."""
+    """The rule, as a model: which reports of writers are visible."""
 
     resumed: list[int] = field(default_factory=lambda: [0])
     """The step from which each attempt went on."""

@@ -42,19 +42,19 @@ _LOOK_INTERVAL_S = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class _Proposal:
-    """What each rank sends to the coordinator with its plan."""
+    """The part of a rank's plan for our side of the save, which the coordinator gets."""
 
     metadata: dict[str, Any] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class _Begun:
-    """What the coordinator sends to each rank with its plan."""
+    """The part of the coordinator's plan for our side of the save, which each rank gets."""
 
     storage_id: str
     address: str
     file_data: Any
-    """What `FileSystemWriter` has sent."""
+    """The part that `FileSystemWriter` has sent."""
 
 
 class CheckpointWriter(OfOneProcess, FileSystemWriter):

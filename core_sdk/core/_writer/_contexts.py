@@ -1,4 +1,4 @@
-"""What a writer claims, reports and reads.
+"""The claim of a writer, its reports, and the checkpoints that it reads.
 
 It makes no attempt. What it reports belongs to the attempt of whose steps it tells, and is superseded with it.
 """

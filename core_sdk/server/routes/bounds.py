@@ -1,4 +1,4 @@
-"""How much an answer has of a trial or an experiment with very many labels or hyperparameters: the first ones."""
+"""The bounds of an answer about a trial or an experiment with very many labels or hyperparameters: it has the first."""
 
 from __future__ import annotations
 
