@@ -1,4 +1,4 @@
-"""How the cost of the ranks' calls grows with their number, and with the size of the objects.
+"""Measures how the cost of the ranks' calls grows with their number, and with the size of the objects.
 
 python benchmarks/channel_scale.py [--ranks 2,4,8,16,32,64] [--nodes 16x4] [--gloo-up-to 8] [--quick]
 

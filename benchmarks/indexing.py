@@ -1,4 +1,4 @@
-"""How fast journals are indexed, how large the index is, how fast it is read, and what a killed command costs the next.
+"""Measures how fast journals are indexed, how large the index is, and what a killed command costs the next.
 
     python benchmarks/indexing.py --points 10000000
 

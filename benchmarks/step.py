@@ -1,4 +1,4 @@
-"""What everything together costs a step of a loop of one's own, beside the bare loop, in turns.
+"""Measures what everything together costs a step of a loop of one's own, beside the bare loop, in turns.
 
     python benchmarks/step.py [--blocks 20] [--step-ms 10] [--parameters 1000000]
 

@@ -1,4 +1,4 @@
-"""What a save by `torch.distributed.checkpoint` costs through us, and a safetensors export, beside doing it alone.
+"""Measures a save by `torch.distributed.checkpoint` through us, and a safetensors export, beside doing it alone.
 
 Each pair takes turns in one run, and the files are fsynced in both. Also measures how long it takes to list the
 tensors of a large checkpoint.

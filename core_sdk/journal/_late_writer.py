@@ -1,15 +1,18 @@
-"""A journal whose file is made when the first record comes."""
+"""Journals beside that of the attempt: their files are made when the first record comes."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
-from core_sdk.errors import ReportsDroppedError
+from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
+from core_sdk.journal._journal import Journal
 from core_sdk.journal._writer import JournalWriter
 from core_sdk.records import AttemptStarted, Dropped, Record
 
@@ -84,3 +87,31 @@ class LateWriter:
             logger.error(message)
             warnings.warn(message, RuntimeWarning, stacklevel=7)
         self._problem = error
+
+
+class JournalBeside(Journal):
+    """A journal on whose records nothing depends: it may drop them where that of the attempt would raise."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._process = os.getpid()
+        self._is_closed = False
+
+    def append_or_raise(self, record: Record) -> None:
+        """Appends a record as `append` does, and may drop it."""
+        self.append(record)
+
+    def check_open(self) -> None:
+        if self._is_closed:
+            raise JournalClosedError(self.path)
+        if os.getpid() != self._process:
+            raise JournalForkedError(self.path)
+
+    def close(self) -> None:
+        if not self._is_closed and os.getpid() == self._process:
+            self._is_closed = True
+            self._close()
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Closes the files. Raises `ReportsDroppedError` if records were lost."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-from core_sdk.errors import JournalClosedError, JournalForkedError
-from core_sdk.journal._journal import Journal
-from core_sdk.journal._late_writer import LateWriter
+from core_sdk.journal._late_writer import JournalBeside, LateWriter
 from core_sdk.records import (
     Alert,
     AttemptStarted,
@@ -28,7 +25,7 @@ _KEPT = (Profile, ProgressReported, Report)
 _OF_CHIEF = (Alert, EarlyExit, MetadataSet, StatusSet)
 
 
-class RankJournal(Journal):
+class RankJournal(JournalBeside):
     """Keeps reports, profiles and progress, in a file that is made with the first of them.
 
     It warns once if a script reports something that only the chief records. It silently ignores what the chief records
@@ -44,8 +41,6 @@ class RankJournal(Journal):
         super().__init__(self._writer.path)
         self._rank = start.rank
         self._is_kept = is_kept
-        self._process = os.getpid()
-        self._is_closed = False
         self._said: set[str] = set()
 
     def append_under_lock(self, record: Record) -> None:
@@ -59,10 +54,6 @@ class RankJournal(Journal):
         else:
             self._writer.append(record)
 
-    def append_or_raise(self, record: Record) -> None:
-        """Appends a record as `append` does, and may drop it: nothing depends on the records of this rank."""
-        self.append(record)
-
     def keep_file(self, name: str, content: bytes) -> str:
         self.check_open()
         if not self._is_kept:
@@ -70,16 +61,7 @@ class RankJournal(Journal):
         with self.lock:
             return self._writer.keep_file(name, content)
 
-    def check_open(self) -> None:
-        if self._is_closed:
-            raise JournalClosedError(self.path)
-        if os.getpid() != self._process:
-            raise JournalForkedError(self.path)
-
-    def close(self) -> None:
-        if self._is_closed or os.getpid() != self._process:
-            return
-        self._is_closed = True
+    def _close(self) -> None:
         self._writer.close()
 
     def _warn_once(self, what: str) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk.alive import AliveLock
-from core_sdk.errors import JournalClosedError, JournalForkedError
-from core_sdk.journal._journal import Journal
-from core_sdk.journal._late_writer import LateWriter
+from core_sdk.journal._late_writer import JournalBeside, LateWriter
 from core_sdk.records import Alert, AttemptStarted, Dropped, Ended, Profile, Record, Report, StopAcknowledged
 
 logger = logging.getLogger("core_sdk.journal")
@@ -18,7 +16,7 @@ logger = logging.getLogger("core_sdk.journal")
 _KEPT = (Alert, Dropped, Profile, Report, StopAcknowledged)
 
 
-class WritersJournal(Journal):
+class WritersJournal(JournalBeside):
     """Keeps reports, profiles, alerts and the writer's end, in a file for each attempt of which the writer tells.
 
     A later process of the same writer appends to the same files. What only the trial's own program may tell is left
@@ -44,8 +42,6 @@ class WritersJournal(Journal):
         self._alive = alive
         self._locate = locate
         self._start = start
-        self._process = os.getpid()
-        self._is_closed = False
         self._has_warned = False
         self._writers: dict[int, LateWriter] = {}
         if alive is not None:
@@ -68,10 +64,6 @@ class WritersJournal(Journal):
                 self._name,
             )
 
-    def append_or_raise(self, record: Record) -> None:
-        """Appends a record as `append` does, and may drop it: nothing depends on the records of a writer."""
-        self.append(record)
-
     def keep_file(self, name: str, content: bytes) -> str:
         self.check_open()
         if self._alive is None:
@@ -79,26 +71,12 @@ class WritersJournal(Journal):
         with self.lock:
             return self._writer().keep_file(name, content)
 
-    def check_open(self) -> None:
-        if self._is_closed:
-            raise JournalClosedError(self.path)
-        if os.getpid() != self._process:
-            raise JournalForkedError(self.path)
-
-    def close(self) -> None:
-        if self._is_closed or os.getpid() != self._process:
-            return
-        self._is_closed = True
-        problems = []
-        for writer in self._writers.values():
-            try:
-                writer.close()
-            except Exception as error:  # noqa: BLE001 - the others are closed all the same
-                problems.append(error)
-        if self._alive is not None:
-            self._alive.release()
-        if problems:
-            raise problems[0]
+    def _close(self) -> None:
+        with contextlib.ExitStack() as closing:  # all are closed, also if one of them raises
+            if self._alive is not None:
+                closing.callback(self._alive.release)
+            for writer in self._writers.values():
+                closing.callback(writer.close)
 
     def _writer(self) -> LateWriter:
         if (known := self._writers.get(self.attempt)) is not None:

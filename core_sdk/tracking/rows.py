@@ -65,7 +65,7 @@ class WriterRow:
     host: str
     state: TrialState
     reason: str
-    """As in `TrialRow`."""
+    """The reason for the state, as in `TrialRow`."""
     started: float
     last_time: float
     """The time of its last record."""

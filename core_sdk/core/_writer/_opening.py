@@ -37,7 +37,7 @@ class Options(TypedDict, total=False):
     preempt_mode: PreemptMode
     tensorboard_mode: TensorboardMode
     deadline: float | None
-    """By `time.monotonic()`."""
+    """The time by `time.monotonic()` at which `should_preempt()` becomes true."""
     clouds: Sequence[Cloud]
 
 

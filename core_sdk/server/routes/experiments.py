@@ -69,7 +69,7 @@ class ExperimentFigures(msgspec.Struct, frozen=True):
 
 class ExperimentsAnswer(msgspec.Struct, frozen=True):
     experiments: list[ExperimentRow]
-    """Of many labels, the first 100 are given."""
+    """The first 100 labels."""
     figures: list[ExperimentFigures]
     """Those of the experiments, in the same order."""
     num_found: int
@@ -101,7 +101,7 @@ class ExperimentAnswer(msgspec.Struct, frozen=True):
     states: dict[str, int]
     """The number of trials in each state."""
     choices: dict[str, Choice]
-    """What is searched, by the dotted names of hyperparameters, at most 1,000."""
+    """The choices of what is searched, by the dotted names of hyperparameters; at most 1,000."""
 
 
 @dataclass(frozen=True)
