@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
 
 from core_sdk.files import reading
-from core_sdk.journal._line import decode_bad_line, decode_line, is_beginning, size_of_damaged
+from core_sdk.journal._line import decode_bad_line, decode_line, decode_lines, is_beginning, size_of_damaged
 from core_sdk.records import Record
 
 logger = logging.getLogger("core_sdk.journal")
@@ -74,12 +75,21 @@ def _whole_lines(file: BinaryIO, num_bytes: int) -> bytes:
 
 
 def _decode_block(block: bytes, offset: int) -> Chunk:
-    end_offset = offset + len(block)
+    lines = block[:-1].split(b"\n")
+    records = decode_lines(lines)
+    if records is None:
+        return _decode_one_by_one(lines, offset)
+    ends = list(accumulate((len(line) + 1 for line in lines), initial=offset))
+    return Chunk(records, ends[-1], [], ends[1:])
+
+
+def _decode_one_by_one(lines: list[bytes], offset: int) -> Chunk:
+    """Decodes lines of which some are bad."""
     records: list[Record] = []
     bad_lines: list[BadLine] = []
     ends: list[int] = []
     is_torn = False
-    for line in block[:-1].split(b"\n"):
+    for line in lines:
         try:
             records.append(decode_line(line))
             is_torn = False
@@ -91,7 +101,7 @@ def _decode_block(block: bytes, offset: int) -> Chunk:
         offset += len(line) + 1
         if len(records) > len(ends):
             ends.append(offset)
-    return Chunk(records, end_offset, bad_lines, ends)
+    return Chunk(records, offset, bad_lines, ends)
 
 
 def _take_apart(line: bytes, error: ValueError, offset: int, records: list[Record], bad_lines: list[BadLine]) -> None:
