@@ -75,7 +75,8 @@ def _whole_lines(file: BinaryIO, num_bytes: int) -> bytes:
 
 
 def _decode_block(block: bytes, offset: int) -> Chunk:
-    lines = block[:-1].split(b"\n")
+    lines = block.split(b"\n")
+    lines.pop()  # nothing follows the last newline
     records = decode_lines(lines)
     if records is None:
         return _decode_one_by_one(lines, offset)

@@ -58,9 +58,12 @@ class SeriesPoints(NamedTuple):
         )
 
 
-def in_order(parts: Sequence[tuple[Sequence[int], Sequence[float], Sequence[int], Sequence[Any]]]) -> SeriesPoints:
+def in_order(parts: Sequence[tuple[Sequence[int], Sequence[float], Sequence[int], list[Any]]]) -> SeriesPoints:
     """Joins points and sorts them."""
-    steps, times, orders, values = (list(chain.from_iterable(column)) for column in zip(*parts, strict=True))
+    if len(parts) == 1:
+        steps, times, orders, values = parts[0]
+    else:
+        steps, times, orders, values = (list(chain.from_iterable(column)) for column in zip(*parts, strict=True))
     points = SeriesPoints(array("q", steps), array("d", times), array("I", orders), values)
     if any(map(operator.ge, steps, islice(steps, 1, None))):
         return chosen(points, sorted(range(len(steps)), key=list(zip(steps, orders, strict=True)).__getitem__))
