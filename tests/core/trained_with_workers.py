@@ -13,30 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
+from waiting_samples import Samples, start_worker, wait_at  # type: ignore[import-not-found]
 
-NUM_SAMPLES, BATCH_SIZE = 32, 4
-SHAPE, PLACE, NUM_WORKERS, METHOD, IS_PERSISTENT = (*sys.argv[1:4], sys.argv[4], "persistent" in sys.argv[5:])
-
-
-def wait_at(place: str) -> None:
-    if place == PLACE and not Path("sent").exists():
-        Path(f"ready-{os.environ.get('RANK', '0')}").touch()
-        while not Path("sent").exists():
-            time.sleep(0.01)
-
-
-class Samples(Dataset[torch.Tensor]):
-    def __len__(self) -> int:
-        return NUM_SAMPLES
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        wait_at("fetching")
-        return torch.tensor([float(index)])
-
-
-def start_worker(worker_id: int) -> None:
-    wait_at("starting")
+BATCH_SIZE = 4
+SHAPE, os.environ["PLACE"], NUM_WORKERS, METHOD = sys.argv[1:5]
+IS_PERSISTENT = "persistent" in sys.argv[5:]
 
 
 def loading() -> dict[str, Any]:
@@ -64,6 +46,7 @@ def stateful() -> None:
     from core_sdk import core
 
     with core.init(distributed=_group()) as context:
+        context.preempt.should_preempt()  # from here on, a stop is heard
         loader = StatefulDataLoader(Samples(), **loading())
         loader.state_dict()  # starts the workers
         _loop(context, loader, DataLoader(Samples(), **loading()))
@@ -195,6 +178,8 @@ def _loop(context: Any, loader: Any, validation: Any) -> None:
             with context.checkpoint.store_path({"steps_completed": step}) as (path, _):
                 wait_at("saving")
                 (path / "state").write_text(str(step))
+        else:
+            wait_at("saving")
         if is_stopping:
             Path("saved").touch()
             return
