@@ -17,6 +17,7 @@
     │   ├── TrialNotRunningError
     │   ├── TrialNotKilledError
     │   ├── AgentNotFoundError
+    │   ├── TrialInSlurmError
     │   ├── ExperimentNotRunningError
     │   ├── PausedError (ValueError)
     │   ├── NothingToResumeError
@@ -95,6 +96,7 @@
     │   ├── CodeChangedError
     │   └── CodeDamagedError
     ├── AttemptNotPlacedError         a pool cannot begin an attempt
+    ├── SlurmError                    Slurm has refused something, or does not answer
     ├── DataError (ValueError)        the data of a training, in their order
     │   ├── DataChangedError
     │   └── NotExactError
@@ -291,6 +293,15 @@ class AgentNotFoundError(AttemptError):
         )
 
 
+class TrialInSlurmError(AttemptError):
+    """The trial is run by jobs of Slurm. `job_id` is its newest one."""
+
+    def __init__(self, trial_id: int, action: str, job_id: int, advice: str) -> None:
+        self.trial_id = trial_id
+        self.job_id = job_id
+        super().__init__(f"cannot {action} trial {trial_id} here: it runs in Slurm, as job {job_id}. {advice}.")
+
+
 class TrialNotKilledError(AttemptError):
     def __init__(self, trial_id: int, attempt: int, pids: Sequence[int]) -> None:
         self.trial_id = trial_id
@@ -397,6 +408,14 @@ class MasterSilentError(MasterError):
 
 class AttemptNotPlacedError(CoreSDKError):
     """The pool of an experiment could not begin an attempt. The message is the pool's own."""
+
+
+class SlurmError(CoreSDKError):
+    """Slurm has refused what it was asked for, or does not answer."""
+
+    def __init__(self, problem: str, reason: str, advice: str = "") -> None:
+        self.reason = reason.removesuffix(".")
+        super().__init__(f"{problem}: {self.reason}.{advice and f' {advice}.'}")
 
 
 class PlacementError(CoreSDKError, ValueError):

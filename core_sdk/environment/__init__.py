@@ -55,6 +55,7 @@ from core_sdk.environment._children import (
 from core_sdk.environment._command import command_of_this_process, is_of_multiprocessing, is_script, main_script
 from core_sdk.environment._jobs import job, leave_job, left_job
 from core_sdk.environment._launchers import (
+    batch_job,
     first_variable,
     horovod_variables,
     job_id,

@@ -13,8 +13,10 @@ from core_sdk.placement import (
     INDEX_VARIABLE,
     JOB_ID_VARIABLE,
     Placement,
+    SlurmJob,
     kubernetes_placement,
     named_job,
+    slurm_job,
     slurm_job_name,
     slurm_placement,
 )
@@ -31,6 +33,11 @@ def job_placement(variables: Mapping[str, str] = os.environ) -> Placement | None
     if (placement := slurm_placement(variables)) is not None or INDEX_VARIABLE not in variables:
         return placement
     return kubernetes_placement(variables, socket.gethostname(), socket.getfqdn())
+
+
+def batch_job(variables: Mapping[str, str] = os.environ) -> SlurmJob | None:
+    """Returns the job of Slurm to which this process belongs; None outside of one. Raises `PlacementError`."""
+    return slurm_job(variables)
 
 
 def job_id(variables: Mapping[str, str] = os.environ) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from core_sdk.errors import PlacementError, SchedulerVariableError
@@ -11,6 +12,27 @@ from core_sdk.placement._jobs import slurm_step, slurm_step_name
 from core_sdk.placement._placement import Placement, port_of
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job of Slurm, as its batch script sees it."""
+
+    job_id: int
+    num_restarts: int
+    """The number of requeues."""
+    nodes: tuple[str, ...]
+
+
+def slurm_job(variables: Mapping[str, str]) -> SlurmJob | None:
+    """Returns the job to which this process belongs; None outside of a job. Raises `SchedulerVariableError`."""
+    if not variables.get("SLURM_JOB_ID"):
+        return None
+    return SlurmJob(
+        job_id=_parsed(variables, "SLURM_JOB_ID", int),
+        num_restarts=int(variables.get("SLURM_RESTART_COUNT") or 0),
+        nodes=tuple(_parsed(variables, "SLURM_JOB_NODELIST", expand_hosts)),
+    )
 
 
 def slurm_placement(variables: Mapping[str, str]) -> Placement | None:

@@ -38,6 +38,7 @@ from core_sdk.records._folders import (
     JobRecord,
     MasterRecord,
     SearchRecord,
+    SlurmRecord,
     StopRequest,
     SubmissionRecord,
     TrialRecord,

@@ -210,6 +210,15 @@ class StopRequest(msgspec.Struct, kw_only=True):
     source: str
 
 
+class SlurmRecord(msgspec.Struct, kw_only=True, frozen=True):
+    """`<home>/runs/<id>/slurm.json`: the newest job of a trial that runs in Slurm."""
+
+    format: int = 1
+    job_id: int
+    is_over: bool = False
+    """Whether the job has ended, and no other follows it."""
+
+
 class EnvironmentRecord(msgspec.Struct, kw_only=True, frozen=True):
     """`<home>/runs/<id>/<attempt>.environment`: an attempt's code and machine, written soon after its start."""
 

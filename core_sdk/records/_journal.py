@@ -168,12 +168,15 @@ class TrialArchivedSet(Line, tag="trial_archived"):
 
 
 class Settled(Line, tag="settled"):
-    """The state of a trial whose attempt somebody stopped or killed. It holds until a later attempt begins."""
+    """The state of a trial whose attempt somebody stopped or killed, or which waits in a scheduler's queue.
 
-    state: Literal["COMPLETED", "CANCELED"]
+    It holds until a later attempt begins.
+    """
+
+    state: Literal["COMPLETED", "CANCELED", "PAUSED"]
     reason: str
     attempt: int
-    """The trial's newest attempt."""
+    """The trial's newest attempt; 0 if none has begun."""
 
 
 class CheckpointUsed(_OfCheckpoint, tag="checkpoint_used"):

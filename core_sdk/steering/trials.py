@@ -10,6 +10,7 @@ from core_sdk.errors import (
     AgentNotFoundError,
     ExperimentStateError,
     RecordDamagedError,
+    TrialInSlurmError,
     TrialNotRunningError,
     TrialRunningError,
 )
@@ -59,7 +60,8 @@ def kill(home: Home, trial_id: int, by: str) -> TrialState:
 
     It is canceled, unless its script had already recorded how it ended. If a master carries out the trial's experiment,
     the master kills the trial, so that it does not start it again. It also cancels a trial that does not run yet.
-    Raises `TrialNotRunningError`, `MasterError`, or `AgentNotFoundError` if no agent on this machine has started it.
+    Raises `TrialNotRunningError`, `MasterError`, `TrialInSlurmError`, or `AgentNotFoundError` if no agent on this
+    machine has started it.
     """
     from core_sdk.tracking.attempts import killing  # psutil, which the other verbs do not need
 
@@ -71,6 +73,8 @@ def kill(home: Home, trial_id: int, by: str) -> TrialState:
         return "CANCELED"
     newest = folder.running_attempt()
     if (attempt := killing.killable_attempt(folder)) is None:
+        if (job := folder.read_slurm_job()) is not None and not job.is_over:
+            raise TrialInSlurmError(trial_id, "kill", job.job_id, f"`scancel {job.job_id}` ends it")
         raise TrialNotRunningError(trial_id, "kill") if newest is None else AgentNotFoundError(trial_id, newest)
     newest = newest or max(folder.attempts())
     settled = Settled(time=time.time(), state="CANCELED", reason=f"killed by {by}", attempt=newest)
@@ -90,8 +94,8 @@ def _is_steered_by_master(home: Home, experiment_id: int) -> bool:
 def resume(home: Home, trial_id: int) -> AttemptStart:
     """Starts the next attempt in the background, from the newest good checkpoint; its output is kept.
 
-    Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError`, `CommandError`, and the errors of
-    `check_steered_alone`.
+    Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError`, `CommandError`, `TrialInSlurmError`, and
+    the errors of `check_steered_alone`.
     """
     from core_sdk.agent.background import start_in_background  # processes, which the other verbs do not need
     from core_sdk.agent.starting import Agent
@@ -99,6 +103,9 @@ def resume(home: Home, trial_id: int) -> AttemptStart:
 
     folder = home.trial(trial_id)
     check_steered_alone(home, trial_id)
+    if (job := folder.read_slurm_job()) is not None:
+        advice = f"`core-sdk trial resume {trial_id}` submits its next job, where Slurm's commands are"
+        raise TrialInSlurmError(trial_id, "resume", job.job_id, advice)
     return start_in_background(Agent(), lambda: starting.resume(folder))
 
 

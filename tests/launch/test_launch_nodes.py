@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from core_sdk.environment import get_cluster_info, run_info
@@ -284,6 +285,17 @@ def test_options_and_a_run_info_go_before_a_scheduler() -> None:
     assert decide_nodes({}, CLUSTER, lambda: 1, refuse) == decided("", CLUSTER)
     assert placed("--nproc-per-node=3").slots == 3
     assert placed("--nnodes=1:2 --rdzv-backend=c10d").chief_address == "h1"
+
+
+def test_a_run_info_that_all_nodes_share_leaves_the_place_to_the_scheduler() -> None:
+    """Only of the same nodes the scheduler tells the place and the port; the run info keeps its slots."""
+    shared = msgspec.structs.replace(CLUSTER, container_addrs=["h1", "h2"], container_rank=0)
+
+    nodes = placed("", shared)
+
+    assert (nodes.node_rank, nodes.slots, nodes.chief_address, nodes.port) == (1, 8, "h1", 12345)
+    assert nodes.run_info == msgspec.structs.replace(shared, container_rank=1)
+    assert placed("", msgspec.structs.replace(CLUSTER, container_rank=0)).node_rank == 0
 
 
 def test_ranks_are_told_where_a_scheduler_has_placed_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from hosts.hosts import Host, HostGroup, host_group
 from parts import require
@@ -84,6 +85,10 @@ class Cluster:
         )
         output, errors = process.communicate(timeout=_START_S * 2)
         return process.returncode, output, errors
+
+    def start(self, argv: Sequence[str], *, cwd: Path, **keywords: Any) -> subprocess.Popen[Any]:
+        """A command on the controller's host, which is also the one where users log in."""
+        return self.hosts[0].start(argv, env=self._environment(), cwd=cwd, **keywords)
 
     def job(self, job_id: int) -> dict[str, str]:
         """What `scontrol show job` says: JobState, ExitCode, Restarts, NodeList, …"""

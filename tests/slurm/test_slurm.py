@@ -66,7 +66,7 @@ def test_a_requeue_goes_on_with_the_same_trial(slurm: Cluster, home: Home, place
 
 def submit_chain(slurm: Cluster, home: Home, place: Path, changes: Mapping[str, str] = {}) -> int:
     """Submits the first script of docs/schedulers.md, for this cluster; returns the first job's id."""
-    script = re.findall(r"```sh\n(.*?)```", _DOCUMENT.read_text(), re.DOTALL)[0]
+    script = re.findall(r"```sh\n(#!/bin/bash.*?)```", _DOCUMENT.read_text(), re.DOTALL)[0]
     options = "--nodes=1 --ntasks-per-node=1 --time=20"
     for shown, here in {
         "--nodes=4 --ntasks-per-node=1 --gpus-per-node=8 --time=04:00:00": options,

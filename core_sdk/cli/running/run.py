@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -11,6 +12,11 @@ import typer
 from core_sdk.cli._arguments import Detach, NewLabels, Notes, Seed, TrialName
 from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._ids import WrittenTrial
+
+
+class _Engine(enum.StrEnum):
+    local = "local"
+    slurm = "slurm"
 
 
 def register(app: typer.Typer) -> None:
@@ -52,11 +58,27 @@ def run(
             help="Start no trial: the script's init() reports about --trial under this name, beside its own program.",
         ),
     ] = None,
+    engine: Annotated[
+        _Engine, typer.Option(help="Where it runs: on this machine, or as a job of Slurm.")
+    ] = _Engine.local,
+    nodes: Annotated[
+        int, typer.Option(min=1, help="Slurm: the number of nodes, on each of which COMMAND is started.")
+    ] = 1,
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPTION", help="Slurm: an option of sbatch, as in --sbatch=--partition=gpu. May be repeated."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Slurm: print the batch script, and submit nothing.")
+    ] = False,
 ) -> None:
     """Start a training script as a new trial, and keep its output.
 
     core-sdk run --name digits -- python train.py --lr 0.1
     core-sdk run --trial 12 --writer evaluator -- python evaluate.py
+    core-sdk run --engine slurm --slots 8 --sbatch=--time=4:00:00 -- python -m launch.torch_distributed train.py
 
     The output is kept for `core-sdk trial logs` and shown on stdout: the script's stdout and stderr together, in their
     order. If stdout is a terminal, the script sees a terminal too. Ctrl-C and SIGTERM are handed on to the script: one
@@ -68,25 +90,30 @@ def run(
     if trial is not None or writer is not None:
         given = (name, trial_name, notes or None, label, hparam, seed, slots, detach or None)
         _write(command, trial, writer, is_alone=all(each is None for each in given))
+    if engine == _Engine.local and (nodes > 1 or sbatch or dry_run):
+        raise typer.BadParameter("--nodes, --sbatch and --dry-run are about Slurm: give --engine slurm, too")
     from core_sdk.agent.starting import Agent
 
-    agent = Agent()  # it imports what it needs while we do
+    agent = Agent() if engine == _Engine.local else None  # it imports what it needs while we do
     from core_sdk.cli.running.attempt import run_attempt
     from core_sdk.cli.running.hparams import parse_hparams
     from core_sdk.environment import Environment
     from core_sdk.tracking.attempts.definition import Description
-    from core_sdk.tracking.attempts.starting import begin
+    from core_sdk.tracking.attempts.starting import AttemptStart, begin
 
     described = Description(trial_name, notes, label or [])
     hparams = parse_hparams(hparam or [])
     home = Environment.read().home
-    raise typer.Exit(
-        run_attempt(
-            agent,
-            lambda: begin(home, command, name=name, described=described, hparams=hparams, num_slots=slots, seed=seed),
-            is_detached=detach,
-        )
-    )
+
+    def decide() -> AttemptStart:
+        return begin(home, command, name=name, described=described, hparams=hparams, num_slots=slots, seed=seed)
+
+    if agent is not None:
+        raise typer.Exit(run_attempt(agent, decide, is_detached=detach))
+    from core_sdk.cli.running.slurm import request_of, run_in_slurm
+
+    request = request_of(nodes, slots, tuple(sbatch or ()))
+    raise typer.Exit(run_in_slurm(decide, request, is_dry_run=dry_run, is_detached=detach))
 
 
 def _write(command: Sequence[str], trial: int | None, writer: str | None, *, is_alone: bool) -> NoReturn:

@@ -92,6 +92,10 @@ def resume(
     folder = home.trial(trial_id)
     trials.check_steered_alone(home, trial_id)
     _await_stop(folder)
+    if folder.read_slurm_job() is not None:
+        from core_sdk.cli.running.slurm import resume_in_slurm
+
+        raise typer.Exit(resume_in_slurm(folder, command or (), is_again=again, is_detached=detach))
     raise typer.Exit(
         run_attempt(agent, lambda: starting.resume(folder, command or (), is_again=again), is_detached=detach)
     )

@@ -100,7 +100,7 @@ def read_settled(folder: TrialFolder) -> Settled | None:
     for found in find_records(folder.changes_path, ['"settled"']):
         if isinstance(found, Settled):
             settled = found
-    return settled if settled is not None and settled.attempt >= max(folder.attempts()) else None
+    return settled if settled is not None and settled.attempt >= max(folder.attempts(), default=0) else None
 
 
 def further_trials(folder: TrialFolder, newest_before: int) -> dict[int, tuple[TrialState, str]]:

@@ -60,6 +60,11 @@ class AttemptStart:
     default_variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that neither the command nor the agent's environment sets."""
 
+    def postpone(self) -> None:
+        """Takes back an attempt of which nothing has run, and leaves the trial to whoever resumes it."""
+        self.folder.run_info_path(self.number).unlink()
+        self.lock.release()
+
     def withdraw(self) -> None:
         """Takes back an attempt of which nothing has run. A new trial is removed."""
         if not self.is_new_trial:

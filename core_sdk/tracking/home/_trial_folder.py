@@ -25,6 +25,7 @@ from core_sdk.records import (
     OperationsClosed,
     OperationWanted,
     Record,
+    SlurmRecord,
     Source,
     StopRequest,
     TrialRecord,
@@ -235,6 +236,13 @@ class TrialFolder:
 
     def write_environment(self, attempt: int, record: EnvironmentRecord) -> None:
         write_file(self.environment_path(attempt), record)
+
+    def read_slurm_job(self) -> SlurmRecord | None:
+        """Reads the newest job of a trial that runs in Slurm; None for any other trial."""
+        return read_file(self.path / "slurm.json", SlurmRecord)
+
+    def write_slurm_job(self, record: SlurmRecord) -> None:
+        write_file(self.path / "slurm.json", record)
 
     def read_stop_request(self, attempt: int) -> StopRequest | None:
         return read_file(self.stop_path(attempt), StopRequest)

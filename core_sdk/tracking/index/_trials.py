@@ -202,14 +202,16 @@ def _state(
     trial_id: int, of_ranks: Sequence[sqlite3.Row], is_running: Mapping[AttemptKey, bool]
 ) -> tuple[TrialState, str]:
     attempts = _of_chief(of_ranks)
-    if not attempts or attempts[0]["attempt"] == 0:
+    newest = attempts[0]["attempt"] if attempts else 0
+    told = attempts[-1]["settled"] if attempts else None
+    settled = None if told is None else msgspec.json.decode(told, type=Settled)
+    if settled is not None and settled.attempt < newest:
+        settled = None  # it was settled before this attempt
+    if newest == 0 and settled is None:
         return "ERROR", "no attempt has begun"
-    newest = attempts[0]["attempt"]
     num_dropped = sum(row["num_dropped"] for row in of_ranks if row["attempt"] == newest)
     end = AttemptEnd(**{column: attempts[0][column] for column in _TOLD}, num_dropped=num_dropped)
-    settled = None if attempts[-1]["settled"] is None else msgspec.json.decode(attempts[-1]["settled"], type=Settled)
-    is_outdated = settled is not None and settled.attempt < newest
-    return trial_state(end, is_running.get((trial_id, newest), True), None if is_outdated else settled)
+    return trial_state(end, is_running.get((trial_id, newest), True), settled)
 
 
 def _newest(attempts: Sequence[sqlite3.Row], column: str) -> Any:

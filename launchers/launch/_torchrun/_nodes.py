@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -41,7 +42,7 @@ class Nodes:
     port: int = _MASTER_PORT
     """The port at which several nodes meet."""
     run_info: ClusterInfo | None = None
-    """The ranks' run info, if a scheduler has placed them and they have no other."""
+    """The ranks' run info, if a scheduler has placed them. It is None if theirs is that of the launcher."""
 
 
 def find_nodes(options: TorchrunOptions) -> Nodes:
@@ -55,7 +56,8 @@ def find_nodes(options: TorchrunOptions) -> Nodes:
     port = meeting_port()
     nodes = decide_nodes(options.given, info, _count_gpus, _placement, is_sent_by_head=port is not None)
     nodes = replace(nodes, port=port or nodes.port)
-    return replace(nodes, run_info=None) if info is not None else nodes
+    is_of_no_trial = nodes.run_info is not None and nodes.run_info.task_type == PLACED
+    return replace(nodes, run_info=None) if info is not None and is_of_no_trial else nodes
 
 
 def write_run_info(nodes: Nodes, directory: Path) -> None:
@@ -79,9 +81,16 @@ def decide_nodes(
     """Decides on the nodes. `options` are torchrun's, by torch's names. Raises `UsageError`.
 
     The run info counts if it says more than the default, or if a head has started this launcher by ssh. Options take
-    precedence over it.
+    precedence over it. One with several nodes that has the place of the first may have been written for all of them:
+    then the scheduler tells the place.
     """
     info = info if info is not None and (is_sent_by_head or _says_more_than_the_default(info)) else None
+    if info is not None and len(info.container_addrs) > 1 and info.container_rank == 0 and not _say_all(options):
+        with contextlib.suppress(UsageError):
+            placement = find_placement()
+            if placement is not None and list(placement.addresses) == info.container_addrs:
+                here = msgspec.structs.replace(info, container_rank=placement.node_rank)
+                return replace(_decide(options, here, count_gpus), port=placement.port, run_info=here)
     if info is not None or _say_all(options) or (placement := find_placement()) is None:
         return _decide(options, info, count_gpus)
     slots = _slots(options, None, lambda: placement.slots or count_gpus())

@@ -1,0 +1,126 @@
+"""Writes the batch script of a trial. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+GRACE_S = 300
+"""How long before the end of a job's time the training is asked to stop."""
+
+_LONG_NAMES = {
+    "-A": "--account", "-C": "--constraint", "-G": "--gpus", "-J": "--job-name", "-N": "--nodes", "-W": "--wait",
+    "-a": "--array", "-c": "--cpus-per-task", "-d": "--dependency", "-e": "--error", "-n": "--ntasks",
+    "-o": "--output", "-p": "--partition", "-q": "--qos", "-t": "--time",
+}  # fmt: skip
+_OF_SLOTS = ("--cpus-per-gpu", "--cpus-per-task", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gres")
+_REFUSED = {
+    "--job-name": "it has the trial's number",
+    "--nodes": "give `--nodes` to core-sdk itself",
+    "--output": "the output lies with the trial: `core-sdk trial logs` shows it",
+    "--signal": "write it as `--signal=B:USR1@SECONDS`, so that it reaches what asks the training to stop",
+    "--wrap": "the command comes after `--`",
+    **dict.fromkeys(("--error", "--open-mode"), "the output lies with the trial: `core-sdk trial logs` shows it"),
+    **dict.fromkeys(("--array",), "a job runs one trial"),
+    **dict.fromkeys(("--requeue", "--no-requeue"), "a job goes on after a requeue, and so it is requeued"),
+    **dict.fromkeys(
+        ("--ntasks", "--ntasks-per-node", "--ntasks-per-gpu", "--tasks-per-node"),
+        "a job has one task on each node, whose launcher starts the ranks; `--slots` says how many",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """What the jobs of a trial ask Slurm for."""
+
+    num_nodes: int = 1
+    num_slots: int | None = None
+    """The slots of all nodes together; None if the options alone say what a node has."""
+    has_gpus: bool = False
+    """Whether slots are GPUs, or else CPUs."""
+    options: tuple[str, ...] = ()
+    """Further options of sbatch, each as it stands in a line `#SBATCH …`."""
+
+    @property
+    def partition(self) -> str:
+        """The partition that the options name; empty for the default one."""
+        return self.named.get("--partition", "")
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The options by their long names, each with its value."""
+        return dict(pair for option in self.options for pair in _named(shlex.split(option)))
+
+    def problem(self) -> str:
+        """Returns what is wrong with the request; empty if nothing is."""
+        if self.num_slots is not None and self.num_slots % self.num_nodes:
+            return f"{self.num_slots} slots cannot be divided over {self.num_nodes} nodes: give a multiple"
+        for option in self.options:
+            if "\n" in option:
+                return f"{option!r} has more than one line"
+            try:
+                named = dict(_named(shlex.split(option)))
+            except ValueError as error:
+                return f"{option!r} cannot be read: {error}"
+            if not named or not option.startswith("-"):
+                return f"{option!r} is no option of sbatch, such as --partition=gpu"
+            for name, value in named.items():
+                if name in _REFUSED and not (name == "--signal" and value.startswith("B:USR1@")):
+                    return f"{name} cannot be given to sbatch here: {_REFUSED[name]}"
+        return ""
+
+
+def batch_script(request: JobRequest, *, trial_id: int, home: Path, identity: str, python: str) -> str:
+    """Returns the batch script of the trial's jobs. `identity` is the home's, and `python` the interpreter's path."""
+    given = request.named
+    lines = [
+        "#!/bin/bash",
+        f"# Trial {trial_id}: its first job runs this script, and so does each one that goes on with it.",
+        *(f"#SBATCH {option}" for option in _own_options(request, trial_id, home) if _name(option) not in given),
+        *(f"#SBATCH {option}" for option in request.options),
+        "",
+        f"export CORE_SDK_HOME={shlex.quote(str(home))}",
+        f"exec {shlex.quote(python)} -P -m core_sdk.slurm --trial={trial_id} --home={identity}",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def step_command(num_nodes: int, argv: Sequence[str]) -> list[str]:
+    """Returns the command that starts `argv` once on each node of the job."""
+    if num_nodes == 1:
+        return list(argv)
+    # srun has not taken this from the job since Slurm 22.05.
+    cpus = "--cpus-per-task=${SLURM_CPUS_PER_TASK:-1}"
+    step = f'exec srun --nodes={num_nodes} --ntasks-per-node=1 {cpus} --kill-on-bad-exit=1 "$@"'
+    return ["/bin/sh", "-c", step, "srun", *argv]
+
+
+def _own_options(request: JobRequest, trial_id: int, home: Path) -> Iterator[str]:
+    yield f"--job-name=core-sdk-{trial_id}"
+    yield f"--output={shlex.quote(f'{home}/runs/{trial_id}/slurm-%j.out')}"
+    yield "--open-mode=append"
+    yield f"--nodes={request.num_nodes}"
+    yield "--ntasks-per-node=1"
+    if request.num_slots is not None and not any(name in request.named for name in _OF_SLOTS):
+        kind = "gpus-per-node" if request.has_gpus else "cpus-per-task"
+        yield f"--{kind}={request.num_slots // request.num_nodes}"
+    yield f"--signal=B:USR1@{GRACE_S}"
+    yield "--requeue"
+
+
+def _named(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields the options among the words by their long names, each with its value."""
+    for index, word in enumerate(words):
+        following = words[index + 1] if index + 1 < len(words) and not words[index + 1].startswith("-") else ""
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            yield name, value if equals else following
+        elif word.startswith("-"):
+            yield _LONG_NAMES.get(word[:2], word[:2]), word[2:] or following
+
+
+def _name(option: str) -> str:
+    return option.partition("=")[0]

@@ -1,0 +1,114 @@
+"""What stands in a batch script, what Slurm's answers mean, and what a job does when Slurm ends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core_sdk.slurm.commands import JobState, parse_has_gpus, parse_states
+from core_sdk.slurm.fate import fate_of, follows
+from core_sdk.slurm.script import JobRequest, batch_script, step_command
+
+_DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "schedulers.md"
+
+
+def script(request: JobRequest, home: Path = Path("/h")) -> list[str]:
+    return batch_script(request, trial_id=1, home=home, identity="0", python="python").splitlines()
+
+
+def test_a_batch_script_is_the_one_that_the_page_shows() -> None:
+    """The script has our options, and then the user's lines as they are."""
+    request = JobRequest(2, 16, True, ("--partition=gpu", "--time=4:00:00"))
+
+    text = batch_script(
+        request, trial_id=12, home=Path("/shared/core-sdk"), identity="8f14e45f-…", python="/shared/venv/bin/python"
+    )
+
+    assert f"```\n{text}```" in _DOCUMENT.read_text()
+
+
+def test_the_options_of_the_user_take_the_place_of_ours() -> None:
+    """A grace of the user's own is the only one, and a home with a space is quoted."""
+    lines = script(JobRequest(options=("--signal=B:USR1@600",)), home=Path("/my home"))
+
+    assert [line for line in lines if "USR1" in line] == ["#SBATCH --signal=B:USR1@600"]
+    assert "#SBATCH --output='/my home/runs/1/slurm-%j.out'" in lines and "export CORE_SDK_HOME='/my home'" in lines
+
+
+def test_slots_are_gpus_or_cpus_unless_an_option_says_what_a_node_has() -> None:
+    """Slots are divided over the nodes."""
+    assert "#SBATCH --cpus-per-task=3" in script(JobRequest(2, 6))
+    assert not any("per-node=8" in line for line in script(JobRequest(1, 8, True, ("--gres=gpu:a100:8",))))
+    assert not any("cpus" in line for line in script(JobRequest(1, None)))
+
+
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        (JobRequest(2, 3), "3 slots cannot be divided over 2 nodes: give a multiple"),
+        (JobRequest(options=("-N4",)), "--nodes cannot be given to sbatch here: give `--nodes` to core-sdk itself"),
+        (
+            JobRequest(options=("--partition x --array 1-3",)),
+            "--array cannot be given to sbatch here: a job runs one trial",
+        ),
+        (
+            JobRequest(options=("--signal=USR1@60",)),
+            "--signal cannot be given to sbatch here: write it as `--signal=B:",
+        ),
+        (JobRequest(options=("gpu",)), "'gpu' is no option of sbatch, such as --partition=gpu"),
+        (JobRequest(options=("--comment='x",)), '"--comment=\'x" cannot be read: No closing quotation'),
+        (JobRequest(options=("--comment=x\ny",)), "'--comment=x\\ny' has more than one line"),
+        (JobRequest(2, 16, True, ("-p gpu -t 60", "--qos=high")), ""),
+    ],
+)
+def test_options_that_would_break_a_job_are_refused_with_words(request_: JobRequest, problem: str) -> None:
+    """Each refusal says which option it is about, and what to write."""
+    assert request_.problem().startswith(problem) and bool(request_.problem()) == bool(problem)
+
+
+def test_several_nodes_are_reached_by_one_step() -> None:
+    """On one node the command is started as it is."""
+    assert step_command(1, ["python", "a b.py"]) == ["python", "a b.py"]
+    shell, _, step, *argv = step_command(2, ["python", "a b.py"])
+    assert shell == "/bin/sh" and argv == ["srun", "python", "a b.py"]
+    assert step.startswith("exec srun --nodes=2 --ntasks-per-node=1 ") and step.endswith('"$@"')
+
+
+def test_slurms_answers_are_read_line_by_line() -> None:
+    """States are read as squeue and sacct write them, and GPUs as sinfo does."""
+    states = parse_states("7|PENDING|PartitionConfig|\n8|CANCELLED by 0|None|h[1-2]\n9|RUNNING|None|h1\n8.batch|X||\n")
+
+    assert states == {
+        7: JobState("PENDING", "PartitionConfig"),
+        8: JobState("CANCELLED", "", "h[1-2]"),
+        9: JobState("RUNNING", "", "h1"),
+    }
+    assert (states[7].is_waiting, states[8].is_over, states[9].is_over) == (True, True, False)
+    assert states[7].obstacle == "its partition cannot give what it asks for (PartitionConfig)"
+    assert JobState("PENDING", "Priority").obstacle == ""
+    assert "a limit of its account" in JobState("PENDING", "AssocMaxJobsLimit").obstacle
+    partitions = "cpu*|(null)\ngpu|gpu:a100:8(S:0-1)\n"
+    assert [parse_has_gpus(partitions, name) for name in ("", "cpu", "gpu", "other")] == [False, False, True, False]
+
+
+def test_the_end_of_a_job_is_told_from_its_fields() -> None:
+    """A requeue counts first; an end before the planned one that was no preemption is somebody's scancel."""
+    end, early = "2026-01-01T12:00:00", "2026-01-01T11:00:00"
+    limited = {"Restarts": "0", "PreemptTime": "None", "EndTime": end}
+
+    assert fate_of(limited, num_restarts=0, planned_end=end) == "limit"
+    assert fate_of(limited | {"EndTime": early}, num_restarts=0, planned_end=end) == "canceled"
+    assert fate_of(limited, num_restarts=0, planned_end="Unknown") == "canceled"
+    assert fate_of(limited | {"PreemptTime": early}, num_restarts=0, planned_end=end) == "preempted"
+    assert fate_of(limited | {"Restarts": "1", "PreemptTime": early}, num_restarts=0, planned_end=end) == "requeued"
+    assert fate_of({}, num_restarts=0, planned_end=end) == "limit"
+
+
+def test_a_chain_goes_on_only_while_it_leads_somewhere() -> None:
+    """A job that has stored nothing within its time is not followed by another; one that was preempted is."""
+    assert follows("limit", is_complete=False, has_progressed=True)
+    assert not follows("limit", is_complete=False, has_progressed=False)
+    assert follows("preempted", is_complete=False, has_progressed=False)
+    assert not any(follows(fate, is_complete=True, has_progressed=True) for fate in ("limit", "preempted", "canceled"))
+    assert not any(follows(fate, is_complete=False, has_progressed=True) for fate in (None, "canceled", "requeued"))
