@@ -56,8 +56,6 @@ from core_sdk.search import (
 from core_sdk.search import Event as SearchEvent
 
 NO_LIMIT = -1
-RULES = 2
-"""The rules of new experiments. By the first ones, no experiment ended since its trials trained in vain."""
 MAX_SILENT = 3
 """The number of trials that a halving search trains to their ends in vain, if no trial reports what it needs."""
 MAX_EARLY_DEATHS = 3
@@ -103,7 +101,6 @@ class ExperimentStateMachine:
         self._touched_now: dict[UUID, None] = {}
         self._dirty: dict[UUID, None] = {}
         """Trials that events have touched since the last `take_due`."""
-        self._rules = 1
         self._is_revived = False
         self._warnings: list[str] = []
         self._unheard: list[ValidationRead] = []
@@ -214,7 +211,7 @@ class ExperimentStateMachine:
     def _apply(self, event: Event) -> None:
         match event:
             case ExperimentBegun():
-                self.is_paused, self._rules = event.is_paused, event.rules
+                self.is_paused = event.is_paused
                 self._tell(SearchStarted())
             case ExperimentWanted():
                 self._want(event)
@@ -245,9 +242,6 @@ class ExperimentStateMachine:
                 self._take_answer(event)
             case ExperimentEnded():
                 self.state_at_end, self.reason = event.state, event.reason
-                for trial in self.trials.values():
-                    if not trial.is_over:  # an older version decided by other rules
-                        self._touched(trial.request_id).state = "CANCELED"
 
     def take_due(self) -> list[Action]:
         """Returns the actions that have become due since the last call, in order."""
@@ -473,7 +467,7 @@ class ExperimentStateMachine:
 
     def _trains_in_vain(self) -> bool:
         """Returns whether no trial of a halving search has what it needs, although some have trained to their ends."""
-        if self._rules < RULES or not self._is_halving or self._has_metric:
+        if not self._is_halving or self._has_metric:
             return False
         silent = [trial for trial in self.trials.values() if trial.state == "COMPLETED" and trial.other_names]
         return len(silent) >= MAX_SILENT

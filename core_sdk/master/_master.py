@@ -26,7 +26,6 @@ from core_sdk.errors import (
     RecordDamagedError,
 )
 from core_sdk.experiments.calling import lock_path, log_path
-from core_sdk.experiments.experiment import RULES
 from core_sdk.experiments.protocol import (
     AnyRequest,
     ChangeSettings,
@@ -218,7 +217,7 @@ class Master:
         run = self._open(experiment_id)
         if run.experiment.num_events == 0:
             self._check_slots(run)
-            run.record(ExperimentBegun(time=time.time(), format=FORMAT, is_paused=is_paused, rules=RULES))
+            run.record(ExperimentBegun(time=time.time(), format=FORMAT, is_paused=is_paused))
             self._carry_out(run)
         return run
 

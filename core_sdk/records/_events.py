@@ -21,8 +21,6 @@ class ExperimentBegun(Line, tag="experiment_begun"):
 
     format: int
     is_paused: bool = False
-    rules: int = 1
-    """The rules by which the events are read, so that those of an older version keep their meaning."""
 
 
 class ExperimentWanted(Line, tag="experiment_wanted"):
