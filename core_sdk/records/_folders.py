@@ -121,7 +121,7 @@ class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
     key: str = ""
     """The key with which the program that submitted the experiment finds it again."""
     config_sha256: str = ""
-    """The SHA-256 of `config.yaml`; empty if an earlier version has written it."""
+    """The SHA-256 of `config.yaml`."""
 
 
 class TrialRecord(msgspec.Struct, kw_only=True):

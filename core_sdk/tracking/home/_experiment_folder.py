@@ -108,8 +108,7 @@ class ExperimentFolder:
     def read_original_config(self) -> bytes:
         """Reads the configuration as its author wrote it. Raises `RecordDamagedError`."""
         content = _read_existing(self.config_path)
-        sha256 = self.read_submission().config_sha256
-        if sha256 and hashlib.sha256(content).hexdigest() != sha256:
+        if hashlib.sha256(content).hexdigest() != self.read_submission().config_sha256:
             raise RecordDamagedError(self.config_path, "it is not what was submitted")
         return content
 

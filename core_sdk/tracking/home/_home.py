@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -33,8 +32,6 @@ from core_sdk.tracking.home._reserve import fill_reserve
 from core_sdk.tracking.home._trial_folder import TrialFolder
 
 logger = logging.getLogger("core_sdk.tracking")
-
-_OLD_IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 # The lock of a job is held for milliseconds.
 _LOCK_WAIT_S = 10.0
@@ -321,7 +318,6 @@ def _with_checksum(drawn: str) -> bytes:
 def _read_identity(path: Path) -> str:
     content = read_regular(path)
     identity = content.decode(errors="replace")
-    # Earlier versions wrote 32 hexadecimal digits without a checksum.
-    if not _OLD_IDENTITY.fullmatch(identity) and content != _with_checksum(identity.partition("-")[2]):
+    if content != _with_checksum(identity.partition("-")[2]):
         raise RecordDamagedError(path, "it has a wrong checksum")
     return identity
