@@ -89,7 +89,7 @@ class IteratedSource(Source):
             if not getattr(self._loader, "fits_any_ranks", False):
                 _check_parts("ranks", state["num_ranks"], self._ranks.size, "resume on {} ranks")
             own = self._num_workers()
-            _check_parts("loader workers", state.get("num_workers", own), own, "give the loader num_workers={}")
+            _check_parts("loader workers", state["num_workers"], own, "give the loader num_workers={}")
         self._kept = state["data"]
         self._over = position if state["is_epoch_over"] else None
 

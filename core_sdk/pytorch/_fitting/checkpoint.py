@@ -77,15 +77,8 @@ def parts_to_keep(keep: Keep | None, is_own: bool) -> frozenset[str]:
 def position_in(content: dict[str, Any]) -> BatchPosition:
     """Returns the position of a training that goes on from the content of a checkpoint, before its first batch."""
     trainer_state = content["trainer_state"]
-    training = trainer_state["training"]
-    counters = training["driver"]["counters"]
-    batches, epochs = counters["batches"], counters["epochs"]
-    if not batches:
-        return BatchPosition()
-    if (last := trainer_state.get("last_batch")) is None:  # 0.1 has not kept it: whether it began its epoch is unknown
-        is_epoch_end = training["is_epoch_start"]
-        last = {"epoch": epochs - is_epoch_end, "is_epoch_end": is_epoch_end}
-    return BatchPosition(batches, batches - 1, **last)
+    batches = trainer_state["training"]["driver"]["counters"]["batches"]
+    return BatchPosition(batches, batches - 1, **trainer_state["last_batch"]) if batches else BatchPosition()
 
 
 _OF_LAST_BATCH = ("epoch", "is_epoch_start", "is_epoch_end")
