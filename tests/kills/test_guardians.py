@@ -16,8 +16,7 @@ from core_sdk.processes import Guardian
 def test_a_supervisor_whose_guardian_cannot_be_replaced_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A supervisor whose guardian cannot be replaced goes on: its calls neither fail nor wait for a guardian."""
     rank = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    guardian = Guardian(None, "CORE_SDK_GUARDED_test=x")
-    (process,) = (each for each in psutil.Process().children() if "_guardian_process.py" in " ".join(each.cmdline()))
+    guardian, process = _started("CORE_SDK_GUARDED_test=x")
     guardian.guard(rank.pid)
     monkeypatch.setattr(sys, "executable", "/no/such/python")
 
@@ -34,10 +33,17 @@ def test_a_supervisor_whose_guardian_cannot_be_replaced_goes_on(monkeypatch: pyt
 
 def test_a_guardian_that_is_stopped_does_not_outlive_its_dismissal() -> None:
     """Dismissing a guardian that is stopped by SIGSTOP kills it, since it may hold a lock."""
-    guardian = Guardian(None, "CORE_SDK_GUARDED_test=y")
-    (process,) = (each for each in psutil.Process().children() if "_guardian_process.py" in " ".join(each.cmdline()))
+    guardian, process = _started("CORE_SDK_GUARDED_test=y")
     process.suspend()
 
     guardian.dismiss()
 
     assert not process.is_running()
+
+
+def _started(mark: str) -> tuple[Guardian, psutil.Process]:
+    """Returns a guardian and its process. Other tests may have left children of this one."""
+    before = set(psutil.Process().children())
+    guardian = Guardian(None, mark)
+    (process,) = set(psutil.Process().children()) - before
+    return guardian, process
