@@ -15,10 +15,6 @@ from core_sdk.cli._messages import say
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-class _Format(StrEnum):
-    SAFETENSORS = "safetensors"
-
-
 class _Dtype(StrEnum):
     FP32 = "fp32"
     FP16 = "fp16"
@@ -38,7 +34,6 @@ def export(
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="A new directory for the files.", show_default="exports/ID"),
     ] = None,
-    form: Annotated[_Format, typer.Option("--format", help="The format of the files.")] = _Format.SAFETENSORS,
     part: Annotated[
         str, typer.Option(metavar="NAME", help='Only the tensors below NAME, such as "model", by their names there.')
     ] = "",
