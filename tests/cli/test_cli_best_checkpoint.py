@@ -110,10 +110,17 @@ def test_the_best_checkpoints_of_an_experiment_are_listed_and_downloaded(home: H
     refused = cli("checkpoint", "list", "--best", "2")
     quiet = cli("e", "download", "1", "-o", str(tmp_path), "--top-n", "2", "-q")
     worst = cli("e", "download", "1", "--output-dir", str(tmp_path), "--sort-by", "accuracy", "--smaller-is-better")
+    named = [
+        cli(*command, "--metric", "accuracy", "-o", str(tmp_path / "named")).output
+        for command in (("experiment", "download", "1", "-q"), ("trial", "download", "1", "--best"))
+    ]
 
     assert [one["storage_id"] for one in listed] == ["b" * 8, "d" * 8]
     assert (refused.status, quiet.output) == (2, f"{tmp_path / ('b' * 8)}\n{tmp_path / ('d' * 8)}\n")
     assert worst.output == f"trial 1: {tmp_path / ('a' * 8)}\n"
+    assert named == [f"{tmp_path / 'named' / ('b' * 8)}\n", f"{tmp_path / 'named'}\n"]
+    manifests = [(tmp_path / name / ".manifest.json").read_bytes() for name in ("named", "b" * 8)]
+    assert manifests[0] == manifests[1]
     assert (tmp_path / ("d" * 8) / "metadata.json").exists()
 
 

@@ -17,7 +17,7 @@ from core_sdk.cli._home import make_home, open_home
 from core_sdk.cli._ids import Experiment, SubmittedId, check_submitted
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.output import AsCsv, AsJson, Properties, choose_format, print_object, print_one
-from core_sdk.cli.trial.best import best_trial
+from core_sdk.cli.trial.best import best_trial, deciding_metric
 from core_sdk.cli.trial.listing import json_object, print_trials
 from core_sdk.records import format_number
 from core_sdk.tracking import Home, View, open_view
@@ -79,10 +79,11 @@ def download(
     """Copy the files of an experiment's best checkpoints to directories, and verify each of them."""
     from core_sdk.client import Tracker  # slow to import
 
-    if metric is not None and smaller_is_better is None:
-        smaller_is_better = True
+    home = open_home()
+    by = deciding_metric(home, experiment, metric, smaller_is_better)
+    chosen = (by.name, by.smaller_is_better) if by else (None, None)
     try:
-        found = Tracker(open_home().root).get_experiment(experiment).top_n_checkpoints(top_n, metric, smaller_is_better)
+        found = Tracker(home.root).get_experiment(experiment).top_n_checkpoints(top_n, *chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     for checkpoint in found:

@@ -58,28 +58,40 @@ def best_trial(
 
     The metric is the searcher's, unless another one is named. Raises `typer.BadParameter` if no validation has that.
     """
-    recorded = home.experiment(experiment_id).read().searcher_metric
-    metric = recorded if name is None or (recorded and recorded.name == name) else SearcherMetric(name=name)
+    metric = deciding_metric(home, experiment_id, name, smaller_is_better)
     if metric is None:
         return None
-    is_smaller = metric.smaller_is_better if smaller_is_better is None else smaller_is_better
     if name is not None and name not in (known := view.validation_metric_names(experiment_id)):
         names = ", ".join(sorted(known)) or "none yet"
         raise typer.BadParameter(f"no validation has the metric {name!r}. Those reported are: {names}")
-    reached = view.best_validations(experiment_id, metric.name, smaller_is_better=is_smaller)
-    choose = min if is_smaller else max
+    reached = view.best_validations(experiment_id, metric.name, smaller_is_better=metric.smaller_is_better)
+    choose = min if metric.smaller_is_better else max
     trial_id = choose(reached, key=reached.__getitem__, default=None)
     if trial_id is None:
         return None
     value = reached[trial_id]
     rows = view.checkpoints(experiment_id=experiment_id)
-    checkpoint = best_checkpoint(rows, metric.name, (trial_id, value), is_smaller)
+    checkpoint = best_checkpoint(rows, metric.name, (trial_id, value), metric.smaller_is_better)
     if checkpoint is not None and (checkpoint.trial_id, checkpoint.value) == (trial_id, value):
         steps: int | None = checkpoint.steps_completed
     else:
         reports = view.reports(trial_id, "validation")
         steps = next((one.steps_completed for one in reports if one.metrics.get(metric.name) == value), None)
     return Best(trial_id, metric.name, value, steps, checkpoint)
+
+
+def deciding_metric(
+    home: Home, experiment_id: int, name: str | None, smaller_is_better: bool | None
+) -> SearcherMetric | None:
+    """Returns the metric that says what is best: the searcher's, or the one that is named, as the options read it.
+
+    Without an option, smaller values of a metric that is not the searcher's are better. None if no metric is known.
+    """
+    recorded = home.experiment(experiment_id).read().searcher_metric
+    metric = recorded if name is None or (recorded and recorded.name == name) else SearcherMetric(name=name)
+    if metric is None or smaller_is_better is None:
+        return metric
+    return SearcherMetric(name=metric.name, smaller_is_better=smaller_is_better)
 
 
 def best_checkpoint(

@@ -17,6 +17,7 @@ from core_sdk.cli._messages import say
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_one
 from core_sdk.cli.trial import media, reports
+from core_sdk.cli.trial.best import deciding_metric
 from core_sdk.cli.trial.description import describe_trial
 from core_sdk.cli.trial.listing import choose_trials, print_trials, with_searched
 from core_sdk.cli.trial.logs import print_logs
@@ -313,13 +314,12 @@ def download(
 
     if best and latest:
         raise typer.BadParameter("give --best or --latest, not both")
-    if metric is not None and smaller_is_better is None:
-        smaller_is_better = True
-    trial = Tracker(open_home().root).get_trial(trial_id)
+    home = open_home()
+    trial = Tracker(home.root).get_trial(trial_id)
+    by = deciding_metric(home, trial.experiment_id, metric, smaller_is_better)
+    chosen = (by.name, by.smaller_is_better) if by else (None, None)
     try:
-        checkpoint = trial.select_checkpoint(
-            latest=not best, best=best, sort_by=metric, smaller_is_better=smaller_is_better
-        )
+        checkpoint = trial.select_checkpoint(not best, best, None, *chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     typer.echo(checkpoint.download(output))
