@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from core_sdk.records._values import nonfinite_to_text
 
-_NUMBERS = {int, float}
 _encode = json.JSONEncoder(allow_nan=False).encode
 
 
@@ -24,22 +22,6 @@ def strict_json(value: Any) -> str:
         return _encode(value)
     except (TypeError, ValueError):  # rare: rows, keys that are not strings, and numbers that are not finite
         return _encode(plain(value))
-
-
-def strict_json_numbers(numbers: Sequence[Any]) -> list[str]:
-    """Returns `strict_json` of each, in a fraction of the time. Raises `TypeError` for one that is no int or float."""
-    if not _NUMBERS.issuperset(map(type, numbers)):
-        raise TypeError("not only numbers")
-    text = msgspec.json.encode(numbers).decode()
-    texts = text[1:-1].split(",") if numbers else []
-    if not _may_differ(text):
-        return texts
-    return [strict_json(number) if _may_differ(text) else text for number, text in zip(numbers, texts, strict=True)]
-
-
-def _may_differ(text: str) -> bool:
-    """Returns whether msgspec may write numbers differently: null for NaN, 1e16 for 1e+16, 0.00001 for 1e-05."""
-    return "null" in text or "e" in text or "0.0000" in text
 
 
 def plain(value: Any) -> Any:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from core_sdk.cli.render.output import cell
 from core_sdk.cli.render.text import format_size, format_time, printable
-from core_sdk.records import format_number, strict_json, strict_json_numbers
+from core_sdk.records import format_number, strict_json
 
 
 @pytest.mark.parametrize(
@@ -45,21 +43,6 @@ def test_json_is_strict_and_ascii() -> None:
     text = strict_json({"nan": float("nan"), "inf": [float("inf"), float("-inf")], "ü\x1b": 1})
 
     assert text == '{"nan": "NaN", "inf": ["Infinity", "-Infinity"], "\\u00fc\\u001b": 1}'
-
-
-@given(st.lists(st.floats() | st.integers(-(2**63), 2**63)))
-@example([1e16, 1e15, 9999999999999998.0, 1e-4, 1e-5, -3.5e-5, 10.00001, 1e-7, 5e-324, -0.0, 2**63])
-@example([float("nan"), float("inf"), float("-inf"), 1.0])
-def test_many_numbers_are_spelled_as_one_by_one(numbers: list[float]) -> None:
-    """Numbers that are written in bulk look the same as numbers that are written one by one."""
-    assert strict_json_numbers(numbers) == [strict_json(number) for number in numbers]
-
-
-@pytest.mark.parametrize("other", [True, None, "1,2", [1.0]])
-def test_only_numbers_are_spelled_as_numbers(other: object) -> None:
-    """Only numbers are accepted, since text may contain the separator."""
-    with pytest.raises(TypeError):
-        strict_json_numbers([1.0, other])
 
 
 def test_figures_are_short() -> None:
