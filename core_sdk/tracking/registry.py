@@ -6,8 +6,9 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -18,10 +19,31 @@ from core_sdk.errors import (
     NameTakenError,
     RecordDamagedError,
 )
-from core_sdk.records import ModelRecord, ModelVersionRecord, check_name
+from core_sdk.records import ModelRecord, ModelVersionRecord, check_name, from_json
 from core_sdk.tracking.history import check_listed
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.home._files import numbered_entries, read_file, write_file
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    model_id: int
+    name: str
+    description: str
+    labels: list[str]
+    metadata: dict[str, Any]
+    created: float
+    updated: float
+    is_archived: bool
+    num_versions: int
+    newest: int | None
+    """The number of its newest version."""
+
+    @classmethod
+    def recorded(cls, one: ModelRecord) -> Self:
+        times, metadata = (one.created, one.updated), from_json(one.metadata)
+        versions = len(one.versions), one.versions[-1].version if one.versions else None
+        return cls(one.model_id, one.name, one.description, one.labels, metadata, *times, one.is_archived, *versions)
 
 
 class Registry:

@@ -14,24 +14,11 @@ from core_sdk.cli._ids import Model, StorageId
 from core_sdk.cli.render.output import AsCsv, AsJson, Properties, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, printable
-from core_sdk.records import ModelRecord, ModelVersionRecord, from_json, strict_json
+from core_sdk.records import ModelVersionRecord, from_json, strict_json
 from core_sdk.steering import models
-from core_sdk.tracking.registry import Registry
+from core_sdk.tracking.registry import ModelRow, Registry
 
 app = command_group()
-
-
-@dataclass(frozen=True)
-class ModelRow:
-    model_id: int
-    name: str
-    description: str
-    labels: list[str]
-    metadata: dict[str, Any]
-    created: float
-    updated: float
-    is_archived: bool
-    num_versions: int
 
 
 @dataclass(frozen=True)
@@ -70,7 +57,7 @@ def create(
 ) -> None:
     """Make a model, which has no versions yet."""
     record = models.create(open_home(), name, description=description, labels=label or ())
-    print_one(_model_row(record), f"created model {record.model_id}", as_json)
+    print_one(ModelRow.recorded(record), f"created model {record.model_id}", as_json)
 
 
 @app.command("list")
@@ -81,14 +68,14 @@ def list_models(
 ) -> None:
     """List models."""
     form = choose_format(as_json, as_csv)
-    rows = [_model_row(record) for record in _registry().models() if archived or not record.is_archived]
+    rows = [ModelRow.recorded(record) for record in _registry().models() if archived or not record.is_archived]
     print_rows(rows, ModelRow, _MODEL_COLUMNS, form, "No models.")
 
 
 @app.command()
 def describe(model: Model, as_json: AsJson = False) -> None:
     """Show what is known of a model."""
-    row = _model_row(_registry().model(model))
+    row = ModelRow.recorded(_registry().model(model))
     properties: Properties = {
         "Model": row.model_id,
         "Name": row.name,
@@ -147,12 +134,6 @@ def delete(
 
 def _registry() -> Registry:
     return Registry(open_home())
-
-
-def _model_row(one: ModelRecord) -> ModelRow:
-    times, metadata = (one.created, one.updated), from_json(one.metadata)
-    described = one.model_id, one.name, one.description, one.labels, metadata
-    return ModelRow(*described, *times, one.is_archived, len(one.versions))
 
 
 def _version_row(one: ModelVersionRecord) -> VersionRow:

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from core_sdk.errors import CheckpointNotFoundError, ModelNotFoundError
-from core_sdk.records import ModelRecord, ModelVersionRecord, from_json
+from core_sdk.records import ModelVersionRecord, from_json
 from core_sdk.server.route import Id, Query
 from core_sdk.server.routes.actions import Body, Done, Labels, LabelsBody
 from core_sdk.server.routes.checkpoints import StorageId
 from core_sdk.server.shared_view import SharedView
 from core_sdk.steering import models
 from core_sdk.tracking.finding.lineage import Stretch, read_lineage
-from core_sdk.tracking.registry import Registry
+from core_sdk.tracking.registry import ModelRow, Registry
 from core_sdk.tracking.rows import CheckpointRow
 
 
@@ -23,22 +23,8 @@ class ModelsQuery(Query, frozen=True):
     """Whether to list also those that are archived."""
 
 
-class ModelAnswer(msgspec.Struct, frozen=True):
-    model_id: int
-    name: str
-    description: str
-    labels: list[str]
-    metadata: dict[str, Any]
-    created: float
-    updated: float
-    is_archived: bool
-    num_versions: int
-    newest: int | None
-    """The number of its newest version."""
-
-
 class ModelsAnswer(msgspec.Struct, frozen=True):
-    models: list[ModelAnswer]
+    models: list[ModelRow]
 
 
 class VersionAnswer(msgspec.Struct, frozen=True):
@@ -53,7 +39,7 @@ class VersionAnswer(msgspec.Struct, frozen=True):
 
 
 class ModelVersionsAnswer(msgspec.Struct, frozen=True):
-    model: ModelAnswer
+    model: ModelRow
     versions: list[VersionAnswer]
     """The newest first."""
 
@@ -98,13 +84,13 @@ class VersionBody(Body, frozen=True):
 def list_models(shared: SharedView, query: ModelsQuery) -> ModelsAnswer:
     """Returns the models of the registry."""
     found = _registry(shared).models()
-    return ModelsAnswer([_model(one) for one in found if query.archived or not one.is_archived])
+    return ModelsAnswer([ModelRow.recorded(one) for one in found if query.archived or not one.is_archived])
 
 
 def model(shared: SharedView, model_id: Id) -> ModelVersionsAnswer:
     """Returns a model with its versions and their checkpoints."""
     found = _registry(shared).model(model_id)
-    return ModelVersionsAnswer(_model(found), [_version(shared, one) for one in reversed(found.versions)])
+    return ModelVersionsAnswer(ModelRow.recorded(found), [_version(shared, one) for one in reversed(found.versions)])
 
 
 def lineage(shared: SharedView, storage_id: StorageId) -> LineageAnswer:
@@ -181,21 +167,6 @@ def delete_version(shared: SharedView, model_id: Id, version: Id) -> Done:
 
 def _registry(shared: SharedView) -> Registry:
     return Registry(shared.home)
-
-
-def _model(record: ModelRecord) -> ModelAnswer:
-    return ModelAnswer(
-        model_id=record.model_id,
-        name=record.name,
-        description=record.description,
-        labels=record.labels,
-        metadata=from_json(record.metadata),
-        created=record.created,
-        updated=record.updated,
-        is_archived=record.is_archived,
-        num_versions=len(record.versions),
-        newest=record.versions[-1].version if record.versions else None,
-    )
 
 
 def _version(shared: SharedView, record: ModelVersionRecord) -> VersionAnswer:

@@ -11,7 +11,7 @@ import { act, address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { useCanAct } from "../../state/home.js";
 import { linkTo, useSetting } from "../../state/place.js";
-/** @import { ModelAnswer, ModelsAnswer } from "api" */
+/** @import { ModelRow, ModelsAnswer } from "api" */
 
 export function Models() {
   const [archived, setArchived] = useSetting("archived");
@@ -38,7 +38,7 @@ export function Models() {
   `;
 }
 
-/** @param {{models: ModelAnswer[]}} props */
+/** @param {{models: ModelRow[]}} props */
 const Table = ({ models }) => html`
   <div class="card scroll-x" tabindex="0" role="region" aria-label="Models of the registry">
     <table class="plain-table stacks">
