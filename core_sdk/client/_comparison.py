@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from core_sdk.records import Metric
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.finding.facts import read_facts
-from core_sdk.tracking.finding.groups import Aggregate, GroupBest, TrialGroup, aggregate, best_of, metric_names
+from core_sdk.tracking.finding.groups import Aggregate, GroupBest, TrialGroup, best_of
 
 if TYPE_CHECKING:
     from core_sdk.charts.grouped_curves import Band, Centre
@@ -43,10 +43,7 @@ class Comparison:
         self._groups, ranking = read_groups(home, found, self.group_by, best)
         self.best_by = ranking.name if ranking else None
         """The rule for the best trial of a group, min.METRIC or max.METRIC; None if there is no metric."""
-        self.groups = [
-            _compared(group, self.group_by, best_of(group.members, ranking) if ranking else None)
-            for group in self._groups
-        ]
+        self.groups = [_compared(group, self.group_by, best_of(group.members, ranking)) for group in self._groups]
 
     def __repr__(self) -> str:
         return f"<Comparison of {len(self.groups)} groups by {', '.join(self.group_by) or 'nothing'}>"
@@ -126,11 +123,10 @@ _PLACES = {"steps": "steps_completed", "time": "time_s", "epochs": "epochs_compl
 
 
 def _compared(group: TrialGroup, names: Sequence[str], best: GroupBest | None) -> ComparedGroup:
-    aggregates = {name: aggregate(one.metric(name) for one in group.members) for name in metric_names(group.members)}
     return ComparedGroup(
         values=dict(zip(names, group.values, strict=True)),
         trial_ids=group.trial_ids,
         best_trial_id=best.trial_id if best else None,
         best_value=best.value if best else None,
-        metrics={name: found for name, found in aggregates.items() if found},
+        metrics=group.aggregates,
     )

@@ -28,7 +28,7 @@ def print_groups(
     shown_as = titles(found)
     chosen = [name for name in metric_names(found) if not metrics or is_named(name, metrics)]
     shown = chosen[:MOST_NAMES]
-    bests = {id(group): best_of(group.members, ranking) if ranking else None for group in groups}
+    bests = {id(group): best_of(group.members, ranking) for group in groups}
 
     def key(index: int) -> Column[TrialGroup]:
         return Column(names[index], lambda group: value_text(group.values[index]))
@@ -59,13 +59,12 @@ def _aggregate_text(group: TrialGroup, name: str) -> str:
 
 
 def group_object(group: TrialGroup, names: Sequence[str], ranking: Ranking | None) -> dict[str, Any]:
-    best = best_of(group.members, ranking) if ranking else None
-    by_name = {name: aggregate(one.metric(name) for one in group.members) for name in metric_names(group.members)}
+    best = best_of(group.members, ranking)
     return {
         "values": dict(zip(names, group.values, strict=True)),
         "trials": group.trial_ids,
         "best_by": ranking.name if ranking else None,
         "best_trial": best.trial_id if best else None,
         "best_value": best.value if best else None,
-        "metrics": {name: fields_of(found) for name, found in by_name.items() if found},
+        "metrics": {name: fields_of(found) for name, found in group.aggregates.items()},
     }

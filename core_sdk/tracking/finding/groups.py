@@ -32,6 +32,12 @@ class TrialGroup:
     def trial_ids(self) -> list[int]:
         return [one.row.trial_id for one in self.members]
 
+    @property
+    def aggregates(self) -> dict[str, Aggregate]:
+        """What is typical of the last values of each metric `group.name` that has finite ones."""
+        found = {name: aggregate(one.metric(name) for one in self.members) for name in metric_names(self.members)}
+        return {name: figures for name, figures in found.items() if figures}
+
 
 @dataclass(frozen=True)
 class Aggregate:
@@ -115,8 +121,10 @@ def aggregate(values: Iterable[Any]) -> Aggregate | None:
     )
 
 
-def best_of(members: Iterable[Facts], ranking: Ranking) -> GroupBest | None:
+def best_of(members: Iterable[Facts], ranking: Ranking | None) -> GroupBest | None:
     """Returns the trial with the best value, the one with the lowest id if several have it. NaN never wins."""
+    if ranking is None:
+        return None
     values = {one.row.trial_id: one.metric(ranking.name) for one in members}
     finite = {one: value for one, value in sorted(values.items()) if value is not None and math.isfinite(value)}
     choose = min if ranking.smaller_is_better else max

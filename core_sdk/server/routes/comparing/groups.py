@@ -137,7 +137,7 @@ def _trials(shared: SharedView, query: GroupsQuery) -> list[Facts]:
 
 
 def _group(group: TrialGroup, ranking: Ranking | None) -> GroupAnswer:
-    best = best_of(group.members, ranking) if ranking else None
+    best = best_of(group.members, ranking)
     trial_id, value = (best.trial_id, best.value) if best else (None, None)
     return GroupAnswer(list(group.values), group.trial_ids, trial_id, value)
 
