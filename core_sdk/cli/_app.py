@@ -25,18 +25,21 @@ Documentation: https://github.com/core-sdk/core-sdk/tree/main/docs"""
 
 class _Root(LazyGroup):
     subgroups = {
-        "trial": ("core_sdk.cli.trial.commands", "(t) Trials: one training with one set of hyperparameters."),
-        "checkpoint": ("core_sdk.cli.checkpoint.commands", "(c) Checkpoints: files and metadata under one id."),
+        "trial": ("core_sdk.cli.trial.commands:app", "(t) Trials: one training with one set of hyperparameters."),
+        "checkpoint": ("core_sdk.cli.checkpoint.commands:app", "(c) Checkpoints: files and metadata under one id."),
         "experiment": (
-            "core_sdk.cli.experiment.commands",
+            "core_sdk.cli.experiment.commands:app",
             "(e) Experiments: trials that share a configuration, or a name.",
         ),
-        "model": ("core_sdk.cli.model.commands", "Models: checkpoints that are kept under a name and a number."),
-        "master": ("core_sdk.cli.master.commands", "(m) The master: the process that runs a home's experiments."),
-        "slot": ("core_sdk.cli.master.slots", "Slots: the GPUs, or places on the CPU, that trials run on."),
-        "queue": ("core_sdk.cli.master.queue", "The queue: which experiment gets slots next."),
-        "home": ("core_sdk.cli.home.commands", "The home: the folder that holds all records."),
-        "index": ("core_sdk.cli.index", "The index: a database that answers faster than the journals."),
+        "model": ("core_sdk.cli.model.commands:app", "Models: checkpoints that are kept under a name and a number."),
+        "master": ("core_sdk.cli.master.commands:app", "(m) The master: the process that runs a home's experiments."),
+        "slot": ("core_sdk.cli.master.commands:slot_app", "Slots: the GPUs, or places on the CPU, that trials run on."),
+        "queue": ("core_sdk.cli.master.commands:queue_app", "The queue: which experiment gets slots next."),
+        "home": ("core_sdk.cli.home.commands:app", "The home: the folder that holds all records."),
+        "index": (
+            "core_sdk.cli.home.commands:index_app",
+            "The index: a database that answers faster than the journals.",
+        ),
     }
     _FIRST = ("trial", "experiment", "master")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import importlib
+import pkgutil
 from typing import Any, ClassVar
 
 import typer
@@ -56,7 +56,7 @@ class LazyGroup(Group):
     """Imports the module of a subgroup when one of the subgroup's commands is asked for."""
 
     subgroups: ClassVar[dict[str, tuple[str, str]]] = {}
-    """Name of a subgroup -> the module whose `app` it is, and what it is about."""
+    """Name of a subgroup -> where its `typer.Typer` is, `module:name`, and what it is about."""
     short_forms: ClassVar[dict[str, str]] = {}
     """Another name of a subgroup -> its name."""
 
@@ -66,8 +66,8 @@ class LazyGroup(Group):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         cmd_name = self.short_forms.get(cmd_name, cmd_name)
         if cmd_name in self.subgroups and cmd_name not in self.commands:
-            module, help_text = self.subgroups[cmd_name]
-            group = typer.main.get_group(importlib.import_module(module).app)
+            app, help_text = self.subgroups[cmd_name]
+            group = typer.main.get_group(pkgutil.resolve_name(app))
             group.help = help_text
             self.commands[cmd_name] = group
         return super().get_command(ctx, cmd_name)

@@ -1,20 +1,23 @@
-"""`core-sdk home …`."""
+"""`core-sdk home …`, and `core-sdk index rebuild`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._group import command_group
-from core_sdk.cli._home import make_home
+from core_sdk.cli._home import make_home, open_home
 from core_sdk.cli._messages import say
 from core_sdk.tracking import Home
-from core_sdk.tracking.moving.merging import Merged
+
+if TYPE_CHECKING:
+    from core_sdk.tracking.moving.merging import Merged
 
 app = command_group()
+index_app = command_group()
 
 
 @app.command()
@@ -73,3 +76,14 @@ def print_merged(merged: Merged) -> None:
         say(f"left: {left}")
     if merged.left:
         raise typer.Exit(ExitCode.FAILURE)
+
+
+@index_app.command()
+def rebuild() -> None:
+    """Build the index again from the journals."""
+    from core_sdk.tracking.index import Index  # a database, which other commands may not need
+
+    result = Index.rebuild(open_home())
+    typer.echo(f"indexed {result.num_trials} trials with {result.num_points} points")
+    if result.num_bad_lines:
+        typer.echo(f"{result.num_bad_lines} damaged lines were skipped", err=True)

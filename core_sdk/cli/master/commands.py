@@ -1,20 +1,29 @@
-"""`core-sdk master …`."""
+"""`core-sdk master …`, `core-sdk slot …` and `core-sdk queue …`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._group import command_group
-from core_sdk.cli.master.status import read_status
-from core_sdk.cli.render.output import AsJson, print_one
+from core_sdk.cli._home import go_on, make_home
+from core_sdk.cli._messages import say
+from core_sdk.cli.render.output import AsJson, choose_format, print_one, print_rows
+from core_sdk.cli.render.tables import Column
 from core_sdk.cli.ui import ui
 from core_sdk.environment import Environment
-from core_sdk.experiments.protocol import MasterStatus
+from core_sdk.errors import ExperimentNotFoundError, MasterRefusedError, MasterSilentError, RecordDamagedError
+from core_sdk.experiments.calling import await_end_of_master, call, call_running, is_master_running
+from core_sdk.experiments.protocol import Down, GetStatus, HomeStatus, MasterStatus
+from core_sdk.master.occupancy import OccupiedSlot, occupied_slots
+from core_sdk.tracking import Home
 
 app = command_group()
+slot_app = command_group()
+queue_app = command_group()
 
 
 @app.command()
@@ -31,10 +40,6 @@ def up(
 
     Commands that need a master start one themselves, which ends when it has had nothing to do for a minute.
     """
-    from core_sdk.errors import MasterRefusedError
-    from core_sdk.experiments.calling import call, is_master_running
-    from core_sdk.experiments.protocol import GetStatus
-
     home = Environment.read().home
     if is_master_running(home):
         raise MasterRefusedError("it runs already. `core-sdk master status` shows it, `core-sdk master down` ends it")
@@ -47,18 +52,15 @@ def up(
 @app.command()
 def status(as_json: AsJson = False) -> None:
     """Show the master, its slots and its experiments."""
-    found = read_status()
+    found = _read_status()
     if found is not None and not isinstance(found, MasterStatus):
-        raise typer.Exit(ExitCode.FAILURE)  # `read_status` has said that it does not answer
+        raise typer.Exit(ExitCode.FAILURE)  # `_read_status` has said that it does not answer
     print_one(found or {}, {"Master": _describe(found) if found else "none runs"}, as_json)
 
 
 @app.command()
 def down() -> None:
     """End the master. Trials that run go on, and the next master finds them."""
-    from core_sdk.experiments.calling import await_end_of_master, call_running
-    from core_sdk.experiments.protocol import Down
-
     home = Environment.read().home
     if call_running(home, Down()) is None:
         typer.echo("no master runs")
@@ -75,3 +77,84 @@ def _describe(found: MasterStatus) -> str:
         f"process {found.pid}, version {found.version}: {num_used} of {found.num_slots} {devices} in use, "
         f"{len(found.experiments)} experiments that have not ended"
     )
+
+
+@slot_app.command("list")
+def list_slots(as_json: AsJson = False) -> None:
+    """List the slots of this machine and of the Ray clusters that experiments use, and the trials on them."""
+    from core_sdk.master.machine import status_without_master
+
+    rows = occupied_slots(_read_status() or status_without_master())
+    has_nodes = any(row.node for row in rows)
+    columns: list[Column[OccupiedSlot]] = [
+        *([Column[OccupiedSlot]("Node", lambda row: row.node or "here")] if has_nodes else []),
+        Column("Slot", lambda row: row.slot, is_number=True),
+        Column("Device", lambda row: row.device),
+        Column("Experiment", lambda row: row.experiment_id, is_number=True),
+        Column("Trial", lambda row: row.trial_id, is_number=True),
+    ]
+    print_rows(rows, OccupiedSlot, columns, choose_format(as_json), "This machine has no slots.")
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    experiment_id: int
+    name: str
+    state: str
+    priority: int
+    num_running: int
+    num_waiting: int
+    suspended: str
+    """The reason why it stands still although it is active."""
+
+
+@queue_app.command("list")
+def list_queue(as_json: AsJson = False) -> None:
+    """List the experiments that have not ended, in the order in which they get slots."""
+    told, home = _read_status(), make_home()
+    rows = [
+        QueueRow(
+            found.experiment_id,
+            _name(home, found.experiment_id),
+            found.state,
+            found.priority,
+            len(found.running),
+            found.waiting,
+            found.suspended,
+        )
+        for found in sorted(told.experiments if told else (), key=lambda one: (one.priority, one.experiment_id))
+    ]
+    columns: list[Column[QueueRow]] = [
+        Column("Experiment", lambda row: row.experiment_id, is_number=True),
+        Column("Name", lambda row: row.name, can_be_cut=True),
+        Column("State", lambda row: row.state),
+        Column("Priority", lambda row: row.priority, is_number=True),
+        Column("Running", lambda row: row.num_running, is_number=True),
+        Column("Waiting", lambda row: row.num_waiting, is_number=True),
+        Column("Problem", lambda row: row.suspended, can_be_cut=True),
+    ]
+    print_rows(rows, QueueRow, columns, choose_format(as_json), "No experiment waits or runs.")
+
+
+def _name(home: Home, experiment_id: int) -> str:
+    """Returns the experiment's name; empty if its record is damaged, or has been deleted."""
+    try:
+        return home.experiment(experiment_id).read().name
+    except (ExperimentNotFoundError, RecordDamagedError):
+        return ""
+
+
+def _read_status() -> HomeStatus | None:
+    """Returns the master's status; None if none runs. One that was killed, and is needed, is started again first.
+
+    If the master does not answer, this says so, and returns what the journals tell.
+    """
+    home = Environment.read().home
+    go_on(home, waits=True)
+    try:
+        return call_running(home, GetStatus(), is_patient=False)
+    except MasterSilentError as error:
+        from core_sdk.master.journaled import journaled_status
+
+        say(f"{error} What follows is what the journals of the home tell.")
+        return journaled_status(Home(home))

@@ -39,7 +39,7 @@ class Format(enum.Enum):
     CSV = enum.auto()
 
 
-def choose_format(as_json: bool, as_csv: bool) -> Format:
+def choose_format(as_json: bool, as_csv: bool = False) -> Format:
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
     if as_json:
