@@ -6,18 +6,18 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import typer
 
 from core_sdk.agent.starting import Agent
 from core_sdk.cli._failures import ExitCode
-from core_sdk.cli._messages import message, say
-from core_sdk.cli.running.display import Display
-from core_sdk.cli.running.terminal import catch_signals, hand_on_lines, hand_on_signals, open_screen
+from core_sdk.cli._messages import say
+from core_sdk.cli.running.display import Display, say_or_drop
+from core_sdk.cli.running.terminal import catch_signals, hand_on_lines, hand_on_signals, in_background, open_screen
 from core_sdk.descriptors import HeldDirectory
 from core_sdk.errors import CommandError
 from core_sdk.processes import exit_code, signal_name
-from core_sdk.processes.output import Outlet
 from core_sdk.records import TrialInfo
 from core_sdk.tracking.attempts.continuation import Continuation, describe_end, what_is_hidden
 from core_sdk.tracking.attempts.ending import further_trials, read_end, read_settled
@@ -29,8 +29,6 @@ from core_sdk.tracking.states import trial_state, with_losses
 
 _STDIN = 0
 _STDOUT = 1
-_STDERR = 2
-_PATIENCE_S = 2.0
 # How long to wait for the end of a script whose agent was killed.
 _ORPHAN_S = 5.0
 
@@ -62,7 +60,8 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], AttemptStart]) -> int:
     except CommandError:
         start.withdraw()
         raise
-    hand_on_signals(caught, agent, lambda number: _tell_stop(trial_id, number), lambda: _hang_up(trial_id))
+    asked = trial_id, caught.is_stop_asked
+    in_background(hand_on_signals, caught, agent, partial(_tell_stop, *asked), partial(_hang_up, *asked))
     ended = agent.wait()
     for problem in ended.problems:
         say(problem)
@@ -85,24 +84,17 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], AttemptStart]) -> int:
     return exit_status(state, end.exit_code)
 
 
-def _tell_stop(trial_id: int, number: int) -> None:
-    _say_or_drop(
-        f"{signal_name(number)} was handed on to the command of trial {trial_id}: waiting for it to end; "
-        f"`core-sdk trial kill {trial_id}` ends it at once"
-    )
+def _tell_stop(trial_id: int, is_hurried: threading.Event, number: int) -> None:
+    handed_on = f"{signal_name(number)} was handed on to the command of trial {trial_id}: waiting for it to end"
+    say_or_drop(f"{handed_on}; `core-sdk trial kill {trial_id}` ends it at once", is_hurried)
 
 
-def _hang_up(trial_id: int) -> None:
+def _hang_up(trial_id: int, is_hurried: threading.Event) -> None:
     """Leaves the training to its agent, which needs no terminal."""
-    _say_or_drop(f"hung up: trial {trial_id} trains on; `core-sdk trial logs {trial_id} --follow` shows its output")
-    os._exit(exit_code(-signal.SIGHUP))
-
-
-def _say_or_drop(words: str) -> None:
-    """Prints one line, or drops it if nobody reads it for some seconds."""
-    is_hurried = threading.Event()
     is_hurried.set()
-    Outlet(_STDERR, is_hurried, _PATIENCE_S).write(f"{message(words)}\n".encode())
+    shown = f"`core-sdk trial logs {trial_id} --follow` shows its output"
+    say_or_drop(f"hung up: trial {trial_id} trains on; {shown}", is_hurried)
+    os._exit(exit_code(-signal.SIGHUP))
 
 
 def _kill_left(folder: TrialFolder) -> None:
@@ -126,7 +118,7 @@ def _start(start: AttemptStart, agent: Agent, is_hurried: threading.Event) -> Di
     agent.start(start, stdin=None if is_typed else _STDIN, screen=screen)
     os.close(screen.output)
     if is_typed:
-        hand_on_lines(agent)
+        in_background(hand_on_lines, agent)
     return display
 
 
@@ -144,11 +136,8 @@ def _tell_continuation(continuation: Continuation, folder: TrialFolder, trial: T
     if checkpoint is None:
         say(f"trial {folder.trial_id} has no checkpoint: it begins anew{what_is_hidden(folder, trial.attempt - 1)}")
     else:
-        kept = (
-            ""
-            if trial.keep is None
-            else f", keep={trial.keep if isinstance(trial.keep, str) else ','.join(trial.keep)}"
-        )
+        names = [trial.keep] if isinstance(trial.keep, str) else trial.keep
+        kept = "" if names is None else f", keep={','.join(names)}"
         say(f"continuing from checkpoint {checkpoint.storage_id} (steps_completed={checkpoint.steps_completed}{kept})")
 
 

@@ -44,5 +44,9 @@ class Display:
             is_last = self._ended.wait(_POLL_INTERVAL_S)
             while chunk := os.read(self._source, _CHUNK_BYTES):
                 screen.write(chunk)
-        last_line = f"{message(self._last_words)}\n".encode(errors="backslashreplace")
-        Outlet(_STDERR, self._is_hurried, _PATIENCE_S).write(last_line)
+        say_or_drop(self._last_words, self._is_hurried)
+
+
+def say_or_drop(words: str, is_hurried: threading.Event) -> None:
+    """Prints one line for people. Once `is_hurried` is set, drops it if nobody reads it for some seconds."""
+    Outlet(_STDERR, is_hurried, _PATIENCE_S).write(f"{message(words)}\n".encode(errors="backslashreplace"))

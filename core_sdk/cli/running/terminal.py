@@ -30,12 +30,13 @@ def open_screen() -> tuple[int, Screen]:
     return source, Screen(sink, size.lines, size.columns)
 
 
+def in_background(work: Callable[..., None], *arguments: object) -> None:
+    """Starts a thread that does the work for as long as this process lives."""
+    threading.Thread(target=work, args=arguments, name=f"core-sdk-{work.__name__}", daemon=True).start()
+
+
 def hand_on_lines(agent: Agent) -> None:
-    """Starts a thread that sends the agent what the user types, line by line."""
-    threading.Thread(target=_type, args=[agent], name="core-sdk-keyboard", daemon=True).start()
-
-
-def _type(agent: Agent) -> None:
+    """Sends the agent what the user types, line by line, for ever."""
     # In the background, reading would stop this process. With the signal blocked it fails instead.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN})
     while True:
@@ -61,17 +62,10 @@ def catch_signals() -> CaughtSignals:
 def hand_on_signals(
     caught: CaughtSignals, agent: Agent, tell_stop: Callable[[int], None], hang_up: Callable[[], None]
 ) -> None:
-    """Starts a thread that hands on what `caught` receives, and has received before.
+    """Hands on what `caught` receives, and has received before, for ever.
 
     Of a signal that asks for an end it tells `tell_stop`. At a SIGHUP it calls `hang_up`.
     """
-    arguments = [caught, agent, tell_stop, hang_up]
-    threading.Thread(target=_hand_on_signals, args=arguments, name="core-sdk-signals", daemon=True).start()
-
-
-def _hand_on_signals(
-    caught: CaughtSignals, agent: Agent, tell_stop: Callable[[int], None], hang_up: Callable[[], None]
-) -> None:
     # Slurm sends Ctrl-C to all processes of a step, and a second one would break off what the script does after it.
     is_sent_to_all = is_usr1_stop() and not _has_terminal()
     while True:
