@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 Force = Annotated[
-    bool, typer.Option("--force", help="Also with a checkpoint that is pinned, or that another trial began with.")
+    bool, typer.Option("--force", help="In spite of pins, and of other trials that began with a checkpoint.")
 ]
 Metrics = Annotated[
     list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this metric; may be repeated.")
@@ -53,13 +54,40 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Draw into this file: .svg, .html, .pdf or .png."),
 ]
+FollowOutput = Annotated[
+    bool, typer.Option("--follow", "-f", help="Also print what comes, until nothing more can come.")
+]
+ReportGroup = Annotated[
+    str | None,
+    typer.Option("--group", help="Only this group; the profiler's groups are shown only when asked for."),
+]
+Rank = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RANK|all",
+        help="What this rank has reported, or what all have.",
+        show_default="of each metric, the lowest that reports it",
+    ),
+]
+Superseded = Annotated[
+    bool, typer.Option("--superseded", help="Also what later reports of the same steps have superseded.")
+]
 Labels = Annotated[list[str], typer.Argument(metavar="LABEL…", help="The labels.", show_default=False)]
 Remove = Annotated[bool, typer.Option("--remove", help="Take the labels away.")]
 BestMetric = Annotated[
-    str | None, typer.Option(help="The validation metric that says which trial is best.", show_default="recorded")
+    str | None, typer.Option(help="The validation metric that says what is best.", show_default="recorded")
 ]
 SmallerIsBetter = Annotated[
     bool | None, typer.Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller")
+]
+Hparams = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hparam",
+        metavar="NAME=VALUE",
+        help="The value of a hyperparameter, for `info.trial.hparams`, and for '${args}' and '${hparams.NAME}' in "
+        "COMMAND; VALUE is YAML. May be repeated.",
+    ),
 ]
 Seed = Annotated[
     int | None,
@@ -109,3 +137,18 @@ def read_config(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{path} is not text in UTF-8") from error
+
+
+def parse_hparams(assignments: Sequence[str]) -> dict[str, Any]:
+    """Returns hyperparameters from `NAME=VALUE`, where VALUE is YAML as in a configuration: 0.1, true, [1, 2], adam."""
+    hparams: dict[str, Any] = {}
+    for assignment in assignments:
+        from core_sdk.config import parse_value  # slow to import
+
+        name, equals, value = assignment.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--hparam")
+        if name in hparams:
+            raise typer.BadParameter(f"{name!r} is given twice", param_hint="--hparam")
+        hparams[name] = parse_value(value, f"--hparam {assignment}")
+    return hparams

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import enum
 
+from core_sdk import errors
 from core_sdk.cli._messages import say
-from core_sdk.errors import (
-    AmbiguousNameError,
-    CheckpointNotFoundError,
-    CodeDirectoryError,
-    CommandNotExecutableError,
-    CommandNotFoundError,
-    CommandNotRecordableError,
-    CoreSDKError,
-    InvalidConfigError,
-    InvalidNameError,
-    MasterRefusedError,
-    NameTakenError,
-    NotFoundError,
-    UnsafePathError,
-)
 
 FAILURES = (
-    CoreSDKError,
-    AmbiguousNameError,
-    CodeDirectoryError,
-    InvalidConfigError,
-    InvalidNameError,
-    NameTakenError,
-    UnsafePathError,
+    errors.CoreSDKError,
+    errors.AmbiguousNameError,
+    errors.CodeDirectoryError,
+    errors.InvalidConfigError,
+    errors.InvalidNameError,
+    errors.NameTakenError,
+    errors.UnsafePathError,
     OSError,
 )
 """The errors that a command expects. Any other one is a mistake of ours, and shows its traceback."""
@@ -53,15 +39,15 @@ def exit_status_of(error: BaseException) -> int:
     for line in _lines(error):
         say(line)
     match error:
-        case CommandNotFoundError():
+        case errors.CommandNotFoundError():
             return ExitCode.COMMAND_NOT_FOUND
-        case CommandNotExecutableError():
+        case errors.CommandNotExecutableError():
             return ExitCode.NOT_EXECUTABLE
-        case CommandNotRecordableError() | MasterRefusedError():
+        case errors.CommandNotRecordableError() | errors.MasterRefusedError():
             return ExitCode.USAGE
-        case NotFoundError() | CheckpointNotFoundError():
+        case errors.NotFoundError() | errors.CheckpointNotFoundError():
             return ExitCode.NOT_FOUND
-        case CoreSDKError() | OSError():
+        case errors.CoreSDKError() | OSError():
             return ExitCode.FAILURE
         case _:
             return ExitCode.USAGE
@@ -69,8 +55,8 @@ def exit_status_of(error: BaseException) -> int:
 
 def _lines(error: BaseException) -> list[str]:
     """Returns the message's lines: for a configuration one for each problem, for the system's errors without number."""
-    if isinstance(error, InvalidConfigError):
+    if isinstance(error, errors.InvalidConfigError):
         return [str(problem) for problem in error.problems]
-    if isinstance(error, OSError) and not isinstance(error, CoreSDKError) and error.strerror:
+    if isinstance(error, OSError) and not isinstance(error, errors.CoreSDKError) and error.strerror:
         return [error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"]
     return [str(error)]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from core_sdk.cli._arguments import ConfigFile, Overrides, read_config
-from core_sdk.cli.render.output import AsJson, Properties
+from core_sdk.cli._messages import say
+from core_sdk.cli.render.output import AsJson, Properties, print_one
+from core_sdk.cli.render.tables import Column, print_table
 
 if TYPE_CHECKING:
     from core_sdk.search.preview import Preview, Trained
@@ -37,8 +39,6 @@ def preview_search(
     The search is run with trials that do not train: each follows a curve that falls towards a limit, which chance has
     chosen. A unit of training is what the searcher counts: an epoch, for example.
     """
-    from core_sdk.cli._messages import say
-    from core_sdk.cli.render.output import print_one
     from core_sdk.config import load
     from core_sdk.search.preview import preview
 
@@ -69,8 +69,6 @@ def _properties(preview: Preview) -> Properties:
 
 
 def _print_trained(trained: list[Trained], unit: str) -> None:
-    from core_sdk.cli.render.tables import Column, print_table
-
     typer.echo()
     print_table(
         [

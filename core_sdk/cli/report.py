@@ -56,61 +56,45 @@ def report(
 def _document(home: Home, row: ExperimentRow) -> str:
     from core_sdk.charts.experiments import experiment_charts
     from core_sdk.charts.picture import Picture
+    from core_sdk.cli.trial.best import best_trial
     from core_sdk.tracking.finding.facts import read_facts
 
     with open_view(home) as view:
         found = read_facts(view, view.trials(row.experiment_id))
+        best = best_trial(home, view, row.experiment_id)
     notes = home.experiment(row.experiment_id).read().notes
     charts = experiment_charts(home, row.experiment_id) if found else []
     body = [
         f"<h1>{html_text(row.name)}</h1>",
         f"<p>Experiment {row.experiment_id}: {row.state}, {len(found)} trials. {html_text(row.description)}</p>",
         f"<pre>{html_text(notes)}</pre>" if notes else "",
-        *_best(home, row),
+        f"<p>Best: {html_text(best)}</p>" if best is not None else "",
         Picture(charts)._repr_html_(),
         *_importances(home, row, found),
         *_trials(found),
         *_media(home, found),
         *_configuration(home, row),
     ]
-    head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{html_text(row.name)}</title>'
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
-            head,
-            f"<style>{_STYLE}</style>",
-            *body,
-            "</html>\n",
-        ]
-    )
-
-
-def _best(home: Home, row: ExperimentRow) -> Iterable[str]:
-    from core_sdk.cli.trial.best import best_trial
-
-    with open_view(home) as view:
-        best = best_trial(home, view, row.experiment_id)
-    if best is not None:
-        yield f"<p>Best: {html_text(best)}</p>"
+    head = [
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{html_text(row.name)}</title>',
+        f"<style>{_STYLE}</style>",
+    ]
+    return "\n".join([*head, *body, "</html>\n"])
 
 
 def _importances(home: Home, row: ExperimentRow, found: Sequence[Facts]) -> Iterable[str]:
     from core_sdk.server.routes.importance import importances
+    from core_sdk.tracking.finding.groups import metric_names
 
     recorded = home.experiment(row.experiment_id).read().searcher_metric
-    metric = f"validation.{recorded.name}" if recorded else next((n for one in found for n in _metric_names(one)), None)
-    if metric is None:
-        return
-    group, _, name = metric.partition(".")
-    told = importances([(one.hparams, one.metrics[group][name]) for one in found if name in one.metrics.get(group, {})])
+    metric = f"validation.{recorded.name}" if recorded else next(iter(metric_names(found)), "")
+    values = [(one.hparams, one.metric(metric)) for one in found]
+    told = importances([(hparams, value) for hparams, value in values if value is not None])
     if told:
         rows = [[one.name, one.share, "" if one.correlation is None else one.correlation] for one in told]
         yield f"<h2>What mattered for {html_text(metric)}</h2>"
         yield _table(["hyperparameter", "share of the variance", "rank correlation"], rows)
-
-
-def _metric_names(one: Facts) -> Iterable[str]:
-    return (f"{group}.{name}" for group, metrics in one.metrics.items() for name in metrics)
 
 
 def _trials(found: Sequence[Facts]) -> Iterable[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain, islice
 
 from core_sdk.tracking import Home
 from core_sdk.tracking.logs.levels import LevelReader
 from core_sdk.tracking.logs.ranks import check_rank_ids
-from core_sdk.tracking.logs.stream import LogChunk, LogReader
+from core_sdk.tracking.logs.stream import LineCutter, LogReader
 
 
 class LogLevel(enum.Enum):
@@ -45,39 +45,15 @@ def log_lines(
         check_rank_ids(rank_ids)
     reader = LogReader(home, trial_id, ranks=rank_ids or ())
     reader.attempts()  # raises at once if the trial does not exist
-    cutter = _LineCutter()
-    present = filter(wanted, cutter.cut(reader.read()))
-    later = filter(wanted, cutter.cut(reader.follow() if follow else ()))
-    rest = filter(wanted, cutter.cut(reader.finish(), is_last=True))
+    cutter = LineCutter()
+    present = filter(wanted, map(_text, cutter.cut(reader.read())))
+    later = filter(wanted, map(_text, cutter.cut(reader.follow() if follow else ())))
+    rest = filter(wanted, map(_text, cutter.cut(reader.finish(), is_last=True)))
     if tail is None:
         return islice(chain(present, later, rest), head)
     if follow:
         return chain(deque(present, maxlen=tail), later, rest)
     return iter(deque(chain(present, rest), maxlen=tail))
-
-
-class _LineCutter:
-    """Cuts output into lines with their newlines. The last line of an attempt gets a newline if it has none."""
-
-    def __init__(self) -> None:
-        self._attempt = 0
-        self._begun = b""
-
-    def cut(self, chunks: Iterable[LogChunk], *, is_last: bool = False) -> Iterator[str]:
-        """Yields the lines. A line that has not ended is kept for the next call, unless `is_last`."""
-        for chunk in chunks:
-            if chunk.attempt != self._attempt:
-                yield from self._end()
-                self._attempt = chunk.attempt
-            *lines, self._begun = (self._begun + chunk.content).split(b"\n")
-            yield from map(_text, lines)
-        if is_last:
-            yield from self._end()
-
-    def _end(self) -> Iterator[str]:
-        if self._begun:
-            yield _text(self._begun)
-        self._begun = b""
 
 
 def _text(line: bytes) -> str:

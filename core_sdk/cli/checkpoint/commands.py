@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Yes
+from core_sdk.cli._arguments import Force, Yes
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import OfExperiment, OfTrial, StorageId, StorageIds
@@ -41,14 +41,6 @@ _COLUMNS = [
     Column[CheckpointRow]("Stored", lambda row: format_time(row.time)),
 ]
 _METRIC_AT = 3
-
-
-class NothingMatchesError(CoreSDKError):
-    def __init__(self, storage_id: str, globs: Sequence[str]) -> None:
-        super().__init__(
-            f"nothing in checkpoint {storage_id} matches {', '.join(globs)}. "
-            f"`core-sdk checkpoint describe {storage_id}` lists its files."
-        )
 
 
 @app.command("list")
@@ -186,9 +178,7 @@ def delete(
         list[str] | None,
         typer.Option(help='Only files and directories that match, such as "optimizer" or "**/*.tmp"; repeatable.'),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also one that is pinned, or that a trial began with.")
-    ] = False,
+    force: Force = False,
     yes: Yes = False,
 ) -> None:
     """Delete a checkpoint's files; `checkpoint list --deleted` still shows that it was there.
@@ -207,7 +197,8 @@ def delete(
         checkpoints.delete(home, storage_id, is_forced=force)
     after = checkpoint_row(storage_id)
     if glob and after.resources == before.resources and after.state != "DELETED":
-        raise NothingMatchesError(storage_id, glob)
+        advice = f"`core-sdk checkpoint describe {storage_id}` lists its files."
+        raise CoreSDKError(f"nothing in checkpoint {storage_id} matches {', '.join(glob)}. {advice}")
     if after.state == "DELETED":
         typer.echo(f"deleted checkpoint {storage_id}")
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from core_sdk.cli._arguments import SmallerIsBetter, Yes
+from core_sdk.cli._arguments import BestMetric, SmallerIsBetter, Yes
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import OfExperiment, OfTrial
@@ -44,7 +44,7 @@ def gc(
             show_default="as recorded, else none",
         ),
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="The validation metric that says what is best.")] = None,
+    metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
     inherited: Annotated[
         bool,

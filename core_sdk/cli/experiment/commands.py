@@ -6,22 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from core_sdk.cli._arguments import BestMetric, Labels, Remove, SmallerIsBetter, Yes
+from core_sdk.cli._arguments import BestMetric, Force, Labels, Remove, SmallerIsBetter, Yes
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import Experiments, parse_experiment
 from core_sdk.cli.experiment import looking, steering, submitting
-from core_sdk.cli.render.output import (
-    AsCsv,
-    AsJson,
-    Format,
-    Properties,
-    choose_format,
-    confirm,
-    print_list,
-    print_one,
-    print_rows,
-)
+from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_list, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, listed, printable
 from core_sdk.cli.trial.best import best_trial
@@ -97,7 +87,7 @@ def describe(
 
 def _described(
     experiment_id: int, metric: str | None, smaller_is_better: bool | None
-) -> tuple[dict[str, Any], Properties, list[Facts], SearcherMetric | None]:
+) -> tuple[dict[str, Any], dict[str, object], list[Facts], SearcherMetric | None]:
     """Returns an experiment as programs get it, as people see it, its trials, and its searcher's metric."""
     home = open_home()
     with open_view(home) as view:
@@ -129,10 +119,7 @@ def label(
 @app.command()
 def delete(
     experiments: Experiments,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Also with a checkpoint that is pinned, or that a trial of another began with."),
-    ] = False,
+    force: Force = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -170,7 +157,7 @@ def _progress(row: ExperimentRow) -> str:
     return "" if row.search is None or row.search.progress is None else f"{row.search.progress:.0%}"
 
 
-def _properties(row: ExperimentRow) -> Properties:
+def _properties(row: ExperimentRow) -> dict[str, object]:
     search = row.search
     return {
         "Experiment": str(row.experiment_id),

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import typer
 from rich.console import Console, Group
@@ -57,15 +57,18 @@ def show(follower: Follower, *, as_json: bool = False, interrupt: Callable[[Foll
     After Ctrl-C the exit status is what `interrupt` returns.
     """
     console = Console()
-    shown: AbstractContextManager[_EventDisplay] = _Lines(follower)
-    if as_json:
-        shown = _JsonAtEnd(follower)
-    elif console.is_terminal:
-        shown = _LiveTable(follower, console)
+    display: _Lines | _LiveTable | None = None
     try:
-        with shown as display:
+        with contextlib.ExitStack() as at_end:
+            if as_json:
+                at_end.callback(_print_json, follower)
+            elif console.is_terminal:
+                display = at_end.enter_context(_LiveTable(follower, console))
+            else:
+                display = _Lines(follower)
             for events in follower.follow():
-                display.update(events)
+                if display is not None:
+                    display.update(events)
     except KeyboardInterrupt:
         return interrupt(follower)
     if follower.experiment.state == "COMPLETED":
@@ -86,34 +89,18 @@ def _say_what_failed(follower: Follower) -> None:
                 say(f"`core-sdk trial logs {folder.trial_id}` shows all of it")
 
 
-class _EventDisplay(Protocol):
-    def update(self, events: Sequence[Event]) -> None: ...
+def _print_json(follower: Follower) -> None:
+    with open_view(follower.home) as view:
+        print_object(view.experiment(follower.experiment.experiment_id))
 
 
-class _JsonAtEnd(AbstractContextManager["_JsonAtEnd"]):
-    """Prints the experiment as JSON at the end of the block."""
-
-    def __init__(self, follower: Follower) -> None:
-        self._follower = follower
-
-    def __exit__(self, *error: object) -> None:
-        with open_view(self._follower.home) as view:
-            print_object(view.experiment(self._follower.experiment.experiment_id))
-
-    def update(self, events: Sequence[Event]) -> None:
-        """Does nothing: only the end is shown."""
-
-
-class _Lines(AbstractContextManager["_Lines"]):
+class _Lines:
     """Prints a line for each event."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
         self._experiment = follower.experiment
         self._told: set[str] = set()
-
-    def __exit__(self, *error: object) -> None:
-        """Does nothing: nothing is open."""
 
     def update(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import BestMetric, ChartMetrics, Output, SmallerIsBetter
-from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, Grouping, XOption, parse_grouping, read_charts
+from core_sdk.cli._arguments import BestMetric, ChartMetrics, FollowOutput, Output, SmallerIsBetter
+from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping, read_charts
 from core_sdk.cli._home import make_home, open_home
 from core_sdk.cli._ids import Experiment, SubmittedId, check_submitted
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
@@ -23,7 +21,7 @@ from core_sdk.records import format_number
 from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.finding.facts import read_facts
 from core_sdk.tracking.finding.order import in_order
-from core_sdk.tracking.logs.stream import LogReader
+from core_sdk.tracking.logs.stream import LineCutter, LogReader
 
 _PAUSE_S = 0.5
 
@@ -133,8 +131,13 @@ def plot(
     """
     grouping = parse_grouping(group_by, centre, band, in_terminal=output is None)
     check_format(output)
+    home = open_home()
     if grouping is not None:
-        _plot_groups(experiment, grouping, metric or [], x, output)
+        searchers = home.experiment(experiment).read().searcher_metric
+        shown = metric or ([f"validation.{searchers.name}"] if searchers else [])
+        with open_view(home) as view:
+            rows = view.trials(experiment)
+            draw_charts(read_charts(home, view, rows, grouping, num_buckets(output), metrics=shown, x=x), output)
         return
     if metric or x != "steps":
         raise typer.BadParameter("--metric and --x are for groups: `trial plot` draws any metric of trials")
@@ -143,66 +146,31 @@ def plot(
     from core_sdk.experiments.picture import read_picture
 
     check_submitted(experiment)
-    picture = read_picture(Follower(make_home(), experiment))
-    with open_view(open_home()) as view:
+    picture = read_picture(Follower(home, experiment))
+    with open_view(home) as view:
         chart = search_chart(picture, view, num_buckets(output))
     draw_charts([chart] if chart.curves else [], output)
 
 
-def _plot_groups(experiment_id: int, grouping: Grouping, metrics: list[str], x: str, output: Path | None) -> None:
-    home = open_home()
-    searchers = home.experiment(experiment_id).read().searcher_metric
-    shown = metrics or ([f"validation.{searchers.name}"] if searchers else [])
-    with open_view(home) as view:
-        charts = read_charts(home, view, view.trials(experiment_id), grouping, num_buckets(output), metrics=shown, x=x)
-    draw_charts(charts, output)
-
-
 def logs(
     experiment: Experiment,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Also print what comes, until the experiment ends.")
-    ] = False,
+    follow: FollowOutput = False,
 ) -> None:
     """Print the output of an experiment's trials; each line says whose it is."""
-    output = _Output(open_home(), experiment)
+    home = open_home()
+    readers: dict[int, tuple[LogReader, LineCutter]] = {}
     while True:
         # Asked before reading, so that what was written before the end is printed.
-        has_ended = output.has_ended() or not follow
-        for text in output.read(is_last=has_ended):
-            typer.echo(text, nl=False)
+        with open_view(home) as view:
+            row, trial_ids = view.experiment(experiment), [one.trial_id for one in view.trials(experiment)]
+        has_ended = not follow or (row.search.has_ended if row.search else row.state != "ACTIVE")
+        for trial_id in trial_ids:
+            reader, cutter = readers.setdefault(trial_id, (LogReader(home, trial_id), LineCutter()))
+            for line in cutter.cut(reader.read(), is_last=has_ended):
+                typer.echo(b"[trial=%d] %b" % (trial_id, line))
         if has_ended:
             return
         time.sleep(_PAUSE_S)
-
-
-class _Output:
-    """Reads the output of all trials of an experiment, in whole lines."""
-
-    def __init__(self, home: Home, experiment_id: int) -> None:
-        self._home = home
-        self._experiment_id = experiment_id
-        self._readers: dict[int, LogReader] = {}
-        self._rests: dict[int, bytes] = {}
-
-    def has_ended(self) -> bool:
-        search = self._home.experiment(self._experiment_id).read().search
-        if search is not None:
-            return search.has_ended
-        with open_view(self._home) as view:
-            return view.experiment(self._experiment_id).state != "ACTIVE"
-
-    def read(self, *, is_last: bool) -> Iterator[bytes]:
-        """Yields the lines that are new, each with its trial; if `is_last`, also a last line without a newline."""
-        with open_view(self._home) as view:
-            trial_ids = [row.trial_id for row in view.trials(self._experiment_id)]
-        for trial_id in trial_ids:
-            reader = self._readers.setdefault(trial_id, LogReader(self._home, trial_id))
-            content = b"".join((self._rests.get(trial_id, b""), *(chunk.content for chunk in reader.read())))
-            *lines, rest = content.split(b"\n")
-            self._rests[trial_id] = b"" if is_last else rest
-            for line in itertools.chain(lines, [rest] if is_last and rest else []):
-                yield b"[trial=%d] %b\n" % (trial_id, line)
 
 
 def config(

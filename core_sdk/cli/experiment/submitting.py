@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from core_sdk.experiments.submission import Submitted
     from core_sdk.tracking import Home
 
-_BY = "core-sdk experiment continue"
-
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Show the trials until the end; exit with 0 only if it is COMPLETED.")
 ]
@@ -110,11 +108,7 @@ def create(
     if test:
         raise typer.Exit(run_test(make_home(), do, is_local=local, num_places=slots))
     if local:
-
-        def submit_and_tell(home: Home) -> Submitted:
-            return _told(do(home), "Created", is_last=False, as_json=as_json)
-
-        raise typer.Exit(_run_locally(make_home(), submit_and_tell, slots, as_json=as_json))
+        raise typer.Exit(_run_locally(make_home(), do, slots, as_json=as_json))
     _submit(do, "Created", as_json=as_json, is_followed=follow)
 
 
@@ -170,22 +164,15 @@ def continue_(
 
     if not new and (trial is not None or paused):
         raise typer.BadParameter("--trial and --paused are for --new")
-    changes = overrides or ()
-    if not new:
-        _submit(
-            lambda home: continue_in_place(home, experiment, overrides=changes, by=_BY),
-            "Continued",
-            as_json=as_json,
-            is_followed=follow,
-        )
-        return
-    trial_id = _best_trial(experiment) if trial is None else trial
-    _submit(
-        lambda home: continue_as_new(home, trial_id, overrides=changes, is_paused=paused),
-        "Created",
-        as_json=as_json,
-        is_followed=follow,
-    )
+
+    def do(home: Home) -> Submitted:
+        changes = overrides or ()
+        if not new:
+            return continue_in_place(home, experiment, overrides=changes, by="core-sdk experiment continue")
+        chosen = _best_trial(home, experiment) if trial is None else trial
+        return continue_as_new(home, chosen, overrides=changes, is_paused=paused)
+
+    _submit(do, "Created" if new else "Continued", as_json=as_json, is_followed=follow)
 
 
 def follow(experiment: SubmittedId, as_json: AsJson = False) -> None:
@@ -223,11 +210,9 @@ def _told(submitted: Submitted, done: str, *, is_last: bool, as_json: bool) -> S
     return submitted
 
 
-def _best_trial(experiment_id: int) -> int:
-    from core_sdk.cli._home import open_home
+def _best_trial(home: Home, experiment_id: int) -> int:
     from core_sdk.cli.trial.best import best_trial
 
-    home = open_home()
     with open_view(home) as view:
         best = best_trial(home, view, experiment_id)
     if best is None:
@@ -247,7 +232,8 @@ def _run_locally(home: Home, submit: Callable[[Home], Submitted], num_places: in
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with local_master(home, num_places):
-        return show(Follower(home, submit(home).experiment_id), as_json=as_json, interrupt=_pause)
+        submitted = _told(submit(home), "Created", is_last=False, as_json=as_json)
+        return show(Follower(home, submitted.experiment_id), as_json=as_json, interrupt=_pause)
 
 
 def _pause(follower: Follower) -> int:

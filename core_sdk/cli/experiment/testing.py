@@ -126,18 +126,15 @@ class _Test:
             self._steer(experiments.kill)
             self._await(lambda: False)
         deadline = time.monotonic() + _RECORDED_WITHIN_S
-        while not self._is_deleted(is_last_try=time.monotonic() > deadline):
+        while True:
+            try:
+                experiments.delete(self._home, self._experiment.experiment_id, is_forced=True)
+                return
+            except (ExperimentStateError, TrialRunningError):
+                # The event of the end comes first. The master writes it into the experiment's record a moment later.
+                if time.monotonic() > deadline:
+                    raise
             time.sleep(_POLL_S)
-
-    def _is_deleted(self, is_last_try: bool) -> bool:
-        try:
-            experiments.delete(self._home, self._experiment.experiment_id, is_forced=True)
-        except (ExperimentStateError, TrialRunningError):
-            # The event of the end comes first. The master writes it into the experiment's record a moment later.
-            if is_last_try:
-                raise
-            return False
-        return True
 
     @property
     def _trial(self) -> TrialStateMachine:

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from core_sdk.cli._arguments import Detach, NewLabels, Notes, Seed, TrialName
+from core_sdk.cli._arguments import Detach, Hparams, NewLabels, Notes, Seed, TrialName, parse_hparams
 from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._ids import WrittenTrial
 
@@ -32,14 +32,7 @@ def run(
     trial_name: TrialName = None,
     notes: Notes = "",
     label: NewLabels = None,
-    hparam: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A hyperparameter for `info.trial.hparams`, and for '${args}' and '${hparams.NAME}' in COMMAND; VALUE "
-            "is YAML. May be repeated.",
-        ),
-    ] = None,
+    hparam: Hparams = None,
     seed: Seed = None,
     slots: Annotated[
         int | None,
@@ -96,7 +89,6 @@ def run(
 
     agent = Agent() if engine == _Engine.local else None  # it imports what it needs while we do
     from core_sdk.cli.running.attempt import run_attempt
-    from core_sdk.cli.running.hparams import parse_hparams
     from core_sdk.environment import Environment
     from core_sdk.tracking.attempts.definition import Description
     from core_sdk.tracking.attempts.starting import AttemptStart, begin

@@ -1,4 +1,4 @@
-"""The output of attempts, as `trial logs` prints it: byte for byte."""
+"""`core-sdk trial logs`: the output of attempts, byte for byte."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import itertools
 import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
-from typing import cast
+from typing import Annotated, cast
 
+import typer
+
+from core_sdk.cli._arguments import FollowOutput
+from core_sdk.cli._home import open_home
+from core_sdk.cli._ids import TrialId
 from core_sdk.errors import CoreSDKError, NotRecordedError
 from core_sdk.records import strict_json
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.running import attempt_rows
-from core_sdk.tracking.logs.levels import LogLevel
+from core_sdk.tracking.logs.levels import LEVELS, LogLevel
 from core_sdk.tracking.logs.lines import LogFilter, LogLine, LogLines
 from core_sdk.tracking.logs.stream import LogReader
 
@@ -21,47 +26,52 @@ _STDOUT = 1
 _PAGE_LINES = 10_000
 
 
-class NoLogError(CoreSDKError):
-    def __init__(self, trial_id: int, attempt: int | None) -> None:
-        what = f"trial {trial_id}" if attempt is None else f"attempt {attempt} of trial {trial_id}"
-        super().__init__(
-            f"no output of {what} was kept: only `core-sdk run` and `core-sdk trial resume` keep the output of scripts."
-        )
-
-
-def print_logs(
-    home: Home,
-    trial_id: int,
-    *,
-    attempt: int | None,
-    ranks: Collection[int],
-    tail: int | None,
-    follow: bool,
-    head: int | None = None,
-    level: str | None = None,
-    as_json: bool = False,
+def logs(
+    trial_id: TrialId,
+    follow: FollowOutput = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.", show_default="all")] = None,
+    rank: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Only what this rank wrote, where a launcher started several; may be repeated."),
+    ] = None,
+    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.", show_default="all")] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="Only the first lines.", show_default="all")] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL", help=f"Only lines of this level or a higher one: {', '.join(LEVELS)}.", show_default="all"
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each line, with attempt, rank, level and text.")
+    ] = False,
 ) -> None:
-    """Prints the output of all attempts, one after the other, or of one; with `tail` the last lines of the last one.
+    """Print the output of a trial that `core-sdk run` or `trial resume` started.
 
-    `head` leaves the first lines, and `level` the lines of this level or a higher one, as text. `as_json` prints each
-    line as an object.
-
-    `ranks` are those whose output is printed; none stands for all. Raises `NoLogError`,
-    `NotRecordedError` for an unknown attempt, or `CoreSDKError` if a rank has no output and can write none any more.
+    With one --rank the lines come without their [rank=N]. Lines of the launcher itself belong to no rank.
     """
+    if follow and (head is not None or level is not None or as_json):
+        raise typer.BadParameter("--head, --level and --json show what is there: leave out --follow")
+    if head is not None and tail is not None:
+        raise typer.BadParameter("give --head or --tail, not both")
+    if level is not None and level.upper() not in LEVELS:
+        raise typer.BadParameter(f"{level!r} is none of {', '.join(LEVELS)}", param_hint="--level")
+    home, ranks = open_home(), rank or []
     known = [row.attempt for row in attempt_rows(home.trial(trial_id))]
     if attempt is not None and attempt not in known:
         raise NotRecordedError(f"trial {trial_id} has no attempt {attempt}", "Its attempts", known)
     kept = LogReader(home, trial_id, attempt=attempt).attempts()
     if not kept:
-        raise NoLogError(trial_id, attempt)
-    only = attempt if tail is None else kept[-1].attempt
-    reader = LogReader(home, trial_id, attempt=only, ranks=ranks)
+        what = f"trial {trial_id}" if attempt is None else f"attempt {attempt} of trial {trial_id}"
+        keepers = "`core-sdk run` and `core-sdk trial resume` keep the output of scripts"
+        raise CoreSDKError(f"no output of {what} was kept: only {keepers}.")
+    # The last lines are those of the last attempt.
+    reader = LogReader(home, trial_id, attempt=attempt if tail is None else kept[-1].attempt, ranks=ranks)
     if not (follow and reader.is_running()):
         _check_ranks(reader, trial_id, ranks)
     present: Iterator[bytes] = (chunk.content for chunk in reader.read())
     if level is not None or as_json:
-        wanted = LogFilter(ranks, cast(LogLevel, level or "DEBUG"))
+        wanted = LogFilter(ranks, cast(LogLevel, (level or "DEBUG").upper()))
         found = _lines(home, trial_id, [row.attempt for row in reader.attempts()], wanted)
         present = (_as_json(attempt, line) if as_json else _as_text(line) for attempt, line in found)
     if head is not None:

@@ -1,22 +1,26 @@
-"""The media of a trial, as `trial media` lists and downloads them."""
+"""`core-sdk trial media`: lists or downloads the media of a trial."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from core_sdk.cli._arguments import Rank, Superseded
+from core_sdk.cli._home import open_home
+from core_sdk.cli._ids import TrialId
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import Format, print_csv, print_elements
+from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_elements
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_size
 from core_sdk.errors import RecordDamagedError
-from core_sdk.records import strict_json
-from core_sdk.tracking import Home
+from core_sdk.records import MEDIA_KINDS, strict_json
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.media import HomeMedia
-from core_sdk.tracking.rows import MediaRow
+from core_sdk.tracking.rows import MediaRow, source_named
 
 _COLUMNS = ["trial_id", "attempt", "rank", "group", "name", "steps_completed", "time"]
 _OF_FILE = ["kind", "sha256", "size_bytes", "media_type", "caption", "width", "height", "duration_s", "problem"]
@@ -25,7 +29,39 @@ _UNSPEAKABLE = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_PART_LENGTH = 60
 
 
-def print_media(found: Sequence[MediaRow], form: Format) -> None:
+def media(
+    trial_id: TrialId,
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help=f"Only this kind: {', '.join(MEDIA_KINDS)}.")] = None,
+    superseded: Superseded = False,
+    rank: Rank = None,
+    directory: Annotated[
+        Path | None, typer.Option("--download", metavar="DIR", help="Write the files into this directory.")
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """List the images, audios and other media of a trial, or write their files into a directory.
+
+    The names of the files say what they are: validation_samples_0_step100.png.
+    """
+    form = choose_format(as_json, as_csv)
+    if kind is not None and kind not in MEDIA_KINDS:
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(MEDIA_KINDS)}", param_hint="--kind")
+    home = open_home()
+    home.trial(trial_id)
+    with open_view(home) as view:
+        found = view.media(trial_id, rank=rank and source_named(rank), superseded=superseded)
+    found = [row for row in found if group in (None, row.group) and kind in (None, row.file.kind)]
+    if directory is None:
+        _print_media(found, form)
+    elif form is not Format.TABLE:
+        raise typer.BadParameter("--download writes files: leave out --json and --csv")
+    else:
+        _download_media(home, found, directory)
+
+
+def _print_media(found: Sequence[MediaRow], form: Format) -> None:
     if form is Format.JSON:
         print_elements(strict_json(_fields(row)) for row in found)
     elif form is Format.CSV:
@@ -38,7 +74,7 @@ def print_media(found: Sequence[MediaRow], form: Format) -> None:
         typer.echo(f" {len(found)} media in {len(files)} files, {format_size(sum(files.values()))}")
 
 
-def download_media(home: Home, found: Sequence[MediaRow], directory: Path) -> None:
+def _download_media(home: Home, found: Sequence[MediaRow], directory: Path) -> None:
     """Writes the files under names that say what they are. Names the damaged ones, and fails at the end if any is."""
     directory.mkdir(parents=True, exist_ok=True)
     used: set[str] = set()

@@ -1,4 +1,4 @@
-"""The reports of a trial, as `trial metrics` prints them."""
+"""`core-sdk trial metrics`: the reports of a trial."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 
 from core_sdk.charts.trials import check_group
+from core_sdk.cli._arguments import Metrics, Rank, ReportGroup, Superseded
+from core_sdk.cli._home import open_home
+from core_sdk.cli._ids import TrialId
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import Format, print_csv, print_elements
+from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_elements
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_time, printable
+from core_sdk.cli.trial.plot import plot as draw_curves
 from core_sdk.errors import CoreSDKError, NotRecordedError
 from core_sdk.records import MediaFile, Source, format_number, in_order, strict_json
-from core_sdk.tracking import Home, View
+from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.attempts.running import attempt_rows
-from core_sdk.tracking.rows import Outline, Ranks, ReportRow, StreamPosition
+from core_sdk.tracking.rows import Outline, Ranks, ReportRow, StreamPosition, source_named
 from core_sdk.tracking.streams import read_reports
 
 _ORIGIN = ["trial_id", "attempt", "rank", "group"]
@@ -29,7 +34,51 @@ _CSV_COLUMNS = [*_ORIGIN, "steps_completed", "time", "name", "value"]
 _NOT_IN_JSON = {"batch_metrics", "is_superseded"}
 _JSON_FIELDS = [*_ORIGIN, *(name for name in ReportRow.__struct_fields__ if name not in {*_ORIGIN, *_NOT_IN_JSON})]
 _POLL_INTERVAL_S = 0.2
-_NOTHING = "No reports yet."
+_NUM_LAST = 20
+
+
+def metrics(
+    trial_id: TrialId,
+    group: ReportGroup = None,
+    metric: Metrics = None,
+    superseded: Superseded = False,
+    rank: Rank = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="How many reports of each group the tables show.", show_default="20")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Also print new reports, a line each, until the trial ends.")
+    ] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw curves, as `trial plot` does.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Show what a trial reported."""
+    form = choose_format(as_json, as_csv)
+    ranks = rank and source_named(rank)
+    if plot and (form is not Format.TABLE or superseded or last is not None or follow or rank is not None):
+        raise typer.BadParameter(
+            "--plot draws all reports that count: give it without --json, --csv, --superseded, --rank, --last and "
+            "--follow"
+        )
+    if form is not Format.TABLE and last is not None:
+        raise typer.BadParameter("--last is for tables: --json and --csv print all reports")
+    if follow and superseded:
+        raise typer.BadParameter("--follow shows reports in the order in which they come: leave out --superseded")
+    if plot:
+        draw_curves([trial_id], group, metric)
+        return
+    home = open_home()
+    home.trial(trial_id)  # an unknown one fails before anything is printed
+    if follow:
+        stretches = _follow_reports(home, trial_id, group, metric or (), ranks)
+        _print_followed(stretches, form, num_last=last or _NUM_LAST)
+        return
+    with open_view(home) as view:
+        found = reports_of(view, trial_id, group, metric or (), rank=ranks, with_superseded=superseded)
+        print_reports(found, form, with_superseded=superseded, num_last=last or _NUM_LAST)
+        if ranks is None and form is Format.TABLE:
+            _tell_of_other_ranks(view.outline(trial_id))
 
 
 def reports_of(
@@ -64,10 +113,10 @@ def reports_of(
         others = view.reports(trial_id, group=group, rank=rank)
         if name not in known and not any(name in report.metrics for report in others):
             raise NotRecordedError(f"trial {trial_id} has no metric {name!r} to show", "The metrics", known)
-    return only_metrics(chain([first], reports), metrics)
+    return _only_metrics(chain([first], reports), metrics)
 
 
-def only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Iterator[ReportRow]:
+def _only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Iterator[ReportRow]:
     """Yields the reports with only these metrics, or unchanged if `metrics` is empty."""
     for report in reports:
         if not metrics:
@@ -76,7 +125,7 @@ def only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Iter
             yield msgspec.structs.replace(report, metrics=chosen)
 
 
-def follow_reports(
+def _follow_reports(
     home: Home, trial_id: int, group: str | None, metrics: Collection[str], rank: Ranks
 ) -> Iterator[list[ReportRow]]:
     """Yields the reports until now, and then new ones until no attempt runs; those of a rank in the order of its calls.
@@ -100,7 +149,7 @@ def follow_reports(
                 positions[each] = stretch.end
         if rank is None:
             found = [shown for report in found if (shown := lowest.only_shown(report)) is not None]
-        yield list(only_metrics(found, metrics))
+        yield list(_only_metrics(found, metrics))
         if not is_last:
             time.sleep(_POLL_INTERVAL_S)
 
@@ -124,7 +173,7 @@ class _LowestRanks:
         return self._ranks[key] == report.rank
 
 
-def print_followed(stretches: Iterable[Sequence[ReportRow]], form: Format, *, num_last: int) -> None:
+def _print_followed(stretches: Iterable[Sequence[ReportRow]], form: Format, *, num_last: int) -> None:
     """Prints a line for each report as it comes. As text, of the first stretch only the last `num_last`."""
     if form is Format.CSV:
         print_csv([_CSV_COLUMNS])
@@ -149,7 +198,7 @@ def _who(source: Source | None) -> str:
     return f"writer {source}" if isinstance(source, str) else f"rank {source}"
 
 
-def tell_of_other_ranks(outline: Outline) -> None:
+def _tell_of_other_ranks(outline: Outline) -> None:
     """Says which ranks and writers have reported the same metrics, of whom only the first is shown."""
     ranks = sorted({each for of in outline.ranks.values() if len(of) > 1 for each in of}, key=in_order)
     if ranks:
@@ -179,7 +228,7 @@ def _print_tables(reports: Iterable[ReportRow], num_last: int) -> None:
         title = group if counts[group] == len(shown) else f"{group} (the last {len(shown)} of {counts[group]} reports)"
         print_table(_columns(shown), shown, title=title)
     if not latest:
-        print(_NOTHING)
+        print("No reports yet.")
 
 
 def _json_text(report: ReportRow, with_superseded: bool) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core_sdk.cli._arguments import Detach, NewLabels, Notes, Seed, TrialName
+from core_sdk.cli._arguments import Detach, Hparams, NewLabels, Notes, Seed, TrialName, parse_hparams
 from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import TrialId, parse_checkpoint
@@ -115,10 +115,7 @@ def continue_(
         list[str] | None,
         typer.Argument(metavar="-- COMMAND", help="What to run.", show_default="the command of the other trial"),
     ] = None,
-    hparam: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Another value of a hyperparameter; may be repeated."),
-    ] = None,
+    hparam: Hparams = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -152,7 +149,6 @@ def continue_(
 
     agent = Agent()
     from core_sdk.cli.running.attempt import run_attempt
-    from core_sdk.cli.running.hparams import parse_hparams
     from core_sdk.tracking.attempts.definition import Description
     from core_sdk.tracking.attempts.starting import continue_from
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from core_sdk.tracking.attempts.running import attempt_rows
@@ -100,3 +100,27 @@ class LogReader:
         while content := self._home.trial(self._trial_id).read_log(attempt, offset, _CHUNK_BYTES):
             yield content
             offset += len(content)
+
+
+class LineCutter:
+    """Cuts output into lines without their newlines. A line ends with its attempt at the latest."""
+
+    def __init__(self) -> None:
+        self._attempt = 0
+        self._begun = b""
+
+    def cut(self, chunks: Iterable[LogChunk], *, is_last: bool = False) -> Iterator[bytes]:
+        """Yields the lines. A line that has not ended is kept for the next call, unless `is_last`."""
+        for chunk in chunks:
+            if chunk.attempt != self._attempt:
+                yield from self._end()
+                self._attempt = chunk.attempt
+            *lines, self._begun = (self._begun + chunk.content).split(b"\n")
+            yield from lines
+        if is_last:
+            yield from self._end()
+
+    def _end(self) -> Iterator[bytes]:
+        if self._begun:
+            yield self._begun
+        self._begun = b""
