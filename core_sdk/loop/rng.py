@@ -69,7 +69,7 @@ def seed_cpu(seed: int) -> None:
 
 
 def capture() -> dict[str, Any]:
-    """Returns the state of the generators of Python, NumPy, torch and the current CUDA device.
+    """Returns the state of the generators of Python, NumPy, torch and all CUDA devices that this process sees.
 
     It consists of tuples, numbers, strings and tensors, which `torch.load(weights_only=True)` reads.
     """
@@ -79,17 +79,26 @@ def capture() -> dict[str, Any]:
         state["numpy"] = (name, torch.tensor(words.tolist()), *rest)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state()
+        # A script may use a device without making it the current one.
+        state["cuda_devices"] = torch.cuda.get_rng_state_all()
     return state
 
 
 def restore(state: dict[str, Any]) -> None:
-    """Restores a state of `capture`. Ignores generators that this process does not have."""
+    """Restores a state of `capture`. Ignores generators that this process does not have.
+
+    The current CUDA device gets the state of the one that was current, whatever its number was.
+    """
     random.setstate(state["python"])
     torch.set_rng_state(state["torch"])
     if "numpy" in state and (numpy_random := _numpy_random()):
         name, words, *rest = state["numpy"]
         numpy_random.set_state((name, words.tolist(), *rest))
     if "cuda" in state and torch.cuda.is_available():
+        # Torch would apply an earlier seed later, when CUDA is first used, and after this state.
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        for index, of_device in enumerate(state.get("cuda_devices", [])[: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(of_device, index)
         torch.cuda.set_rng_state(state["cuda"])
 
 
