@@ -248,7 +248,8 @@ class TorchRuntime(Runtime):
             load_all("model", self.models, state["models_state_dict"])
         if "optimizers" in kept:
             load_all("optimizer", self.optimizers, state["optimizers_state_dict"])
-            if self.precision.scaler is not None and "scaler_state_dict" in state:
+            # Empty if the losses were not scaled, as on a CPU.
+            if self.precision.scaler is not None and state.get("scaler_state_dict"):
                 self.precision.scaler.load_state_dict(state["scaler_state_dict"])
         if "lr_schedulers" in kept:
             load_all("learning-rate scheduler", self.lr_schedulers, state["lr_schedulers_state_dict"])

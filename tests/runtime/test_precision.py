@@ -10,7 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from core_sdk.core import DistributedContext
 from core_sdk.runtime.precision import autocasting
+from core_sdk.runtime.strategies import default_strategy
+from core_sdk.runtime.torch_runtime import TorchRuntime
 
 CPU = torch.device("cpu")
 
@@ -85,3 +88,18 @@ def test_a_model_can_be_compiled_as_one_graph() -> None:
     y, _ = compiled(torch.ones(1, 1))
 
     assert (y.item(), y.dtype) == (2.0, torch.float32)
+
+
+def test_a_training_without_scaled_losses_goes_on_with_them() -> None:
+    """A scaler that scales begins anew after a checkpoint of one that does not, as after a move to a GPU."""
+
+    def runtime_of(*, is_scaling: bool) -> TorchRuntime:
+        ranks = DistributedContext()
+        runtime = TorchRuntime(ranks, CPU, default_strategy(ranks))
+        runtime.precision.register(torch.amp.GradScaler("cpu", init_scale=8.0, enabled=is_scaling))
+        return runtime
+
+    runtime = runtime_of(is_scaling=True)
+    runtime.load_state_dict(runtime_of(is_scaling=False).state_dict(), {"models", "optimizers", "lr_schedulers"})
+
+    assert runtime.precision.scaler.get_scale() == 8
