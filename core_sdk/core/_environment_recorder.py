@@ -7,6 +7,7 @@ import importlib.metadata
 import logging
 import os
 import platform
+import re
 import select
 import socket
 import subprocess
@@ -17,11 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from core_sdk.descriptors import KeptDescriptor
+from core_sdk.environment import visible_gpus
 from core_sdk.records import EnvironmentRecord
 from core_sdk.tracking import TrialFolder
 
 logger = logging.getLogger("core_sdk.core")
 
+_DRIVER = Path("/proc/driver/nvidia/gpus")
 _GIT_TIMEOUT_S = 10.0
 _CHUNK_BYTES = 1 << 16
 # How long a script that ends at once waits for the record.
@@ -152,8 +155,18 @@ def _versions() -> dict[str, str]:
 
 
 def _gpus() -> list[str]:
-    """Returns the names of the GPUs once the script uses them: asking torch earlier would claim memory on each."""
+    """Returns the names of the GPUs that this process may use.
+
+    Torch, which would claim memory on each to answer, is asked only if the script uses them already. Otherwise they are
+    what NVIDIA's driver says in Linux's /proc.
+    """
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    if cuda is None or not cuda.is_initialized():
-        return []
-    return [cuda.get_device_name(index) for index in range(cuda.device_count())]
+    if cuda is not None and cuda.is_initialized():
+        return [cuda.get_device_name(index) for index in range(cuda.device_count())]
+    visible = visible_gpus()
+    found = []
+    for index, file in enumerate(sorted(_DRIVER.glob("*/information"))):
+        told = dict(re.findall(r"^(.+?):\s*(.+?)\s*$", file.read_text(), re.MULTILINE))
+        if visible is None or str(index) in visible or any(told["GPU UUID"].startswith(name) for name in visible):
+            found.append(told["Model"])
+    return found
