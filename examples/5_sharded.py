@@ -19,8 +19,11 @@ def main(args: argparse.Namespace, core_context: core.Context) -> None:
     distributed = core_context.distributed
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
-    train_digits, test_digits = digits.load()
-    model = digits.make_model()
+    device = torch.device("cuda", distributed.local_rank) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # the one that fully_shard() uses
+    train_digits, test_digits = (part.to(device) for part in digits.load())
+    model = digits.make_model().to(device)
     fully_shard(model)  # in a large model, call it for each layer first
     optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
 
@@ -88,7 +91,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    torch.distributed.init_process_group("gloo")
+    torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     with core.init(distributed=core.DistributedContext.from_torch_distributed(), name="digits-sharded") as core_context:
         main(parse_arguments(), core_context)
     torch.distributed.destroy_process_group()
