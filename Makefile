@@ -2,7 +2,7 @@
 # continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-integrations test-all test-versions coverage check format-check lint types floors page recording format bench clean
+.PHONY: help packages demo test test-integrations test-all test-gpu test-versions coverage check format-check lint types floors page recording format bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,7 +26,7 @@ PYTEST_ALONE := $(BIN)/pytest
 # Runs tests; those that fail beside others get one more try, alone. If they pass, the second run names them at its end:
 # the test depends on its neighbours' load, which is worth a mend but no refusal.
 run_tests = $(1) || { [ $$? -eq 1 ] && echo "the failed tests once more, each alone:" && $(PYTEST_ALONE) --last-failed --maxfail=1 --second-try $(2); }
-INTEGRATIONS := -m "integration and not slow and not ray"
+INTEGRATIONS := -m "integration and not slow and not ray and not gpu"
 ON_RAY := -m "ray and not slow"
 # The tests start thousands of processes, and each of them would compile our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -57,8 +57,13 @@ test-integrations: $(ALL_INSTALLED)  ## the tests of many processes, and those w
 	@$(call run_tests,$(PYTEST_ALONE) $(ON_RAY),$(ON_RAY))
 
 test-all: $(ALL_INSTALLED)  ## both, and the slow tests
-	@$(PYTEST) -m "not ray"
+	@$(PYTEST) -m "not ray and not gpu"
 	@$(PYTEST_ALONE) -m "ray"
+
+# A machine with a GPU often has a torch for it already, and cannot fetch another one.
+GPU_PYTHON ?= $(PYTHON)
+test-gpu: $(if $(filter $(PYTHON),$(GPU_PYTHON)),$(INSTALLED))  ## the tests that need a CUDA device; GPU_PYTHON=python3 runs them with the torch that is there already
+	@PYTHONPATH="$(CURDIR):$(CURDIR)/launchers$${PYTHONPATH:+:$$PYTHONPATH}" $(GPU_PYTHON) -m pytest -m gpu tests/gpu
 
 test-versions: | $(PYTHON)  ## the tests that touch torch, with the oldest and the newest Python and torch; takes hours and 15 GB
 	@$(PYTHON) .ci/versions.py

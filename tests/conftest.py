@@ -44,6 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--second-try", action="store_true", help="name the tests that pass: they failed beside others")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr != "gpu" and Path("/proc/driver/nvidia").exists():
+        # All other tests mean the CPU, also those that let a Trainer choose.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.getoption("--second-try"):
         passed = [report.nodeid for report in terminalreporter.getreports("passed") if report.when == "call"]
@@ -58,6 +64,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         needed = parts.parts_of(item)
         if needed:
             item.add_marker("integration")
+        if "gpu" in needed:
+            item.add_marker("gpu")
         if "ray" in needed:
             item.add_marker("ray")
             if getattr(item, "originalname", item.name) not in ray_choice.CHOSEN:

@@ -141,6 +141,12 @@ def _seaweedfs() -> str | None:
     return None if found else "there is no `weed`; `make test-integrations` installs it"
 
 
+def _gpu() -> str | None:
+    import torch
+
+    return None if torch.cuda.is_available() else "torch finds no CUDA device here"
+
+
 def _browser() -> str | None:
     return _programs("chromium")() or _module("playwright")()
 
@@ -179,6 +185,7 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "datasets": _module("datasets"),
     "deepspeed": _deepspeed,
     "firefox": _firefox,
+    "gpu": _gpu,
     "grain": _module("grain"),
     "horovod": _horovod,
     "hosts": _hosts,
