@@ -233,6 +233,7 @@ def test_a_stop_beside_pinned_batches_is_saved_and_goes_on(start_script: Callabl
     undisturbed = start_script(STOPPED_TRAINING, "0").wait()
 
     assert (stopped[0], resumed[0], undisturbed[0]) == (STOPPED, 0, 0), (stopped, resumed, undisturbed)
+    assert "Traceback" not in stopped[2] + resumed[2] + undisturbed[2]
     assert (state, len(steps)) == ("PAUSED", 1)
     assert len(losses(1)) == 20
     assert losses(1) == losses(2)

@@ -550,6 +550,28 @@ def test_the_workers_end_with_the_loader() -> None:
     assert not multiprocessing.active_children()
 
 
+def test_workers_of_pinned_batches_end_before_their_process_does(run_script: Callable[..., Any]) -> None:
+    """Torch's thread that pins the batches is not left reading from workers that Python ends."""
+    _, output, errors = run_script(
+        """
+        import atexit
+        import multiprocessing
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        from core_sdk import loop
+
+        atexit.register(lambda: print(len(multiprocessing.active_children())))
+        data = TensorDataset(torch.arange(40))
+        loader = loop.resumable(DataLoader(data, batch_size=4, num_workers=2, pin_memory=True))
+        for batch in loader:
+            pass
+        print(len(multiprocessing.active_children()))
+        """
+    )
+
+    assert output == "2\n0\n", errors
+
+
 @pytest.mark.parametrize("start_method", ["fork", "forkserver"])
 def test_workers_leave_the_first_ctrl_c_to_the_script(start_script: Callable[..., Script], start_method: str) -> None:
     """Ctrl-C does not end workers before the script has stopped."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +86,8 @@ class ResumableLoader:
         self._source = self._make_source(seed)
         self._progress = _DataProgress(seed, self._source.start)
         self._running: Generator[tuple[Draw, Any], None, None] | None = None
+        if getattr(loader, "pin_memory", False):
+            atexit.register(_end_workers, weakref.ref(self), os.getpid())
 
     @property
     def seed(self) -> int:
@@ -165,6 +170,11 @@ class ResumableLoader:
             self._running = _stream(self._source, self._progress)
         return self._running
 
+    def _end_stream(self) -> None:
+        """Ends the workers of the iterator, unless they are persistent."""
+        if self._running is not None:
+            self._running.close()
+
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
         """Returns an iterator over all data once, in the order of epoch 0, for a validation. Keeps the position."""
         return self._source.single_pass()
@@ -194,8 +204,7 @@ class ResumableLoader:
 
         The number of ranks may have changed, unless each rank reads data of its own.
         """
-        if self._running is not None:
-            self._running.close()
+        self._end_stream()
         if state["seed"] != self.seed:
             self._source = self._make_source(state["seed"])
         position = Position(state["epoch"], state["offset"])
@@ -261,6 +270,16 @@ def _stream(source: Source, progress: _DataProgress) -> Generator[tuple[Draw, An
         progress.batches += 1
         progress.samples += draw.num_global
         yield draw, batch
+
+
+def _end_workers(loader: weakref.ref[ResumableLoader], pid: int) -> None:
+    """Ends the workers when their process ends, after torch's thread that pins what they send.
+
+    The stream has no end, so that they are still at work. If Python ended them, that thread would write a traceback.
+    """
+    found = loader()
+    if found is not None and os.getpid() == pid:  # a forked child may end, too
+        found._end_stream()
 
 
 def _choose_source(
