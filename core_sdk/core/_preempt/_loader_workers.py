@@ -80,12 +80,13 @@ def _protecting(start_workers: Callable[[Any], Any], stops: Collection[signal.Si
     def start_protected(loader: Any) -> Any:
         if loader.num_workers == 0:
             return start_workers(loader)
-        if (loader.multiprocessing_context or multiprocessing).get_start_method() != "fork":
-            _preload_fork_server()  # the script may have chosen other modules meanwhile
-            resource_tracker.ensure_running()  # its start would unblock SIGTERM
         worker_init_fn = loader.worker_init_fn
         # The workers inherit the mask, so that no signal ends one before its thread waits for signals.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+        if (loader.multiprocessing_context or multiprocessing).get_start_method() != "fork":
+            _preload_fork_server()  # the script may have chosen other modules meanwhile
+            resource_tracker.ensure_running()  # it ignores SIGTERM, and inherits that SIGUSR1 is blocked
+            signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # its start has unblocked SIGTERM
         loader.worker_init_fn = LoaderWorkerStart(worker_init_fn, stops)
         try:
             return start_workers(loader)
