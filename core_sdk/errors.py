@@ -738,8 +738,8 @@ class SeveralRanksError(JoinError, ValueError):
     def __init__(self, num_ranks: int) -> None:
         super().__init__(
             f"{num_ranks} ranks were started, and init() was called without a DistributedContext: each would record a "
-            "trial of its own. Pass init(distributed=core_sdk.core.DistributedContext.from_torch_distributed()), or "
-            "from_horovod(hvd), from_deepspeed(). Where a framework starts the ranks itself (Lightning's Trainer with "
+            'trial of its own. Pass init(distributed="torch"), or a DistributedContext.from_horovod(hvd) or '
+            "from_deepspeed(). Where a framework starts the ranks itself (Lightning's Trainer with "
             f"devices={num_ranks}, say), start them with `python -m launch.torch_distributed "
             f"--nproc-per-node={num_ranks} train.py` instead."
         )

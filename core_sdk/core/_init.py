@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together, open_home
@@ -69,7 +69,7 @@ _WORDS_OF_OTHERS = {
 @says_what_is_meant(_WORDS_OF_OTHERS)
 def init(
     *,
-    distributed: DistributedContext | None = None,
+    distributed: DistributedContext | Literal["torch"] | None = None,
     checkpoint_storage: str | Mapping[str, Any] | None = None,
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
@@ -93,7 +93,8 @@ def init(
     A process that was started on its own begins a new trial. A process that was started by an experiment,
     `core-sdk run` or `trial resume` continues the trial for which it was started. All arguments may be left out:
 
-    - `distributed`: the ranks of the trial. Every rank of several passes its `DistributedContext`. Default: one rank.
+    - `distributed`: the ranks of the trial. Every rank of several passes its `DistributedContext`, or "torch", which
+      means the ranks of torchrun or of torch's process group, and this rank alone if there are none. Default: one rank.
     - `checkpoint_storage`: where checkpoints are stored: a directory, a URL (`gs://bucket/prefix`, `s3://…`,
       `azure://container/prefix`, `file://…`), or the mapping of an experiment's configuration, which also says which
       checkpoints to keep. It is opened, written to and swept here. Default: what the experiment's configuration says,
@@ -163,7 +164,7 @@ def init(
             writer,
             trial,
             [argument for argument, value in own.items() if value is not None],
-            distributed=distributed or DistributedContext(),
+            distributed=_joined(distributed) or DistributedContext(),
             preempt_mode=PreemptMode(preempt_mode),
             tensorboard_mode=TensorboardMode(tensorboard_mode),
             deadline=monotonic_deadline(deadline),
@@ -193,7 +194,7 @@ def init(
             grace_s=known_grace_s(),
         )
 
-    distributed = distributed or only_rank()
+    distributed = _joined(distributed) or only_rank()
     given = _on_all(distributed, check)
     home = open_home(distributed, given.info)
     if checkpoint_storage is None:
@@ -293,6 +294,15 @@ class _Given:
     tensorboard_mode: TensorboardMode
     info: ClusterInfo | None
     grace_s: float | None
+
+
+def _joined(distributed: DistributedContext | Literal["torch"] | None) -> DistributedContext | None:
+    """Returns the ranks that are meant, or None for a single rank. Collective for "torch"."""
+    if not isinstance(distributed, str):
+        return distributed
+    if distributed != "torch":
+        raise ValueError(f'distributed must be a DistributedContext or "torch", not {distributed!r}')
+    return DistributedContext.from_torch_distributed() if num_ranks() > 1 else None
 
 
 def only_rank() -> DistributedContext:

@@ -67,6 +67,31 @@ def test_a_rank_of_a_process_group_needs_a_context(ranks: Ranks, home: Home) -> 
     assert not home.root.exists()
 
 
+@needs("many processes")
+def test_torch_means_the_ranks_of_a_process_group(ranks: Ranks, home: Home) -> None:
+    """`distributed="torch"` joins the ranks of torch's process group, whatever started them."""
+    ended = ranks.run(
+        """
+        import torch.distributed as dist
+        dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=rank, world_size=size)
+        with core.init(distributed="torch") as context:
+            print(context.distributed.rank, context.distributed.size)
+        """
+    )
+
+    assert [one.output.splitlines() for one in ended] == [["0 2"], ["1 2"]], ended
+    assert home.trial_ids() == [1]
+
+
+def test_torch_means_a_single_rank_without_a_launcher(home: Home) -> None:
+    """A script with `distributed="torch"` that is started alone is a training of one rank; other words are refused."""
+    with core.init(distributed="torch") as context:
+        assert context.distributed.size == 1
+
+    with pytest.raises(ValueError, match="must be a DistributedContext or \"torch\", not 'mpi'"):
+        core.init(distributed="mpi")  # type: ignore[arg-type]
+
+
 def test_several_slots_without_a_context_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Home
 ) -> None:

@@ -36,7 +36,7 @@ def loading() -> dict[str, Any]:
 def ordinary() -> None:
     from core_sdk import core
 
-    with core.init(distributed=_group()) as context:
+    with core.init(distributed="torch") as context:
         _loop(context, DataLoader(Samples(), shuffle=True, **loading()), DataLoader(Samples(), **loading()))
 
 
@@ -45,7 +45,7 @@ def stateful() -> None:
 
     from core_sdk import core
 
-    with core.init(distributed=_group()) as context:
+    with core.init(distributed="torch") as context:
         context.preempt.should_preempt()  # from here on, a stop is heard
         loader = StatefulDataLoader(Samples(), **loading())
         loader.state_dict()  # starts the workers
@@ -55,7 +55,7 @@ def stateful() -> None:
 def resumable() -> None:
     from core_sdk import core, loop
 
-    with core.init(distributed=_group()) as context:
+    with core.init(distributed="torch") as context:
         loader = loop.resumable(DataLoader(Samples(), shuffle=True, **loading()), seed=1)
         _loop(context, loader, DataLoader(Samples(), **loading()))
 
@@ -152,12 +152,6 @@ def others() -> None:
             process.join()
             statuses[method] = process.exitcode
     print(statuses)
-
-
-def _group() -> Any:
-    from core_sdk.core import DistributedContext
-
-    return DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
 
 
 def _loop(context: Any, loader: Any, validation: Any) -> None:
