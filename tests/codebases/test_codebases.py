@@ -20,7 +20,9 @@ Figures = list[tuple[str, int | None, Any]]
 
 @pytest.fixture(scope="module")
 def program() -> Iterator[WarmProgram]:
-    with warm_program("codebases.shapes:main") as program:
+    # The optimizers of torch import torch._dynamo at their first step.
+    modules = ("torch._dynamo", "core_sdk.core._init", "core_sdk.loop.state", "core_sdk.loop.loading")
+    with warm_program("codebases.shapes:main", *modules) as program:
         yield program
 
 
