@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from core_sdk._version import __version__
+from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._group import MEANT, LazyGroup, command_group
 from core_sdk.cli.compare import compare
 from core_sdk.cli.preview_search import preview_search
 from core_sdk.cli.report import report
-from core_sdk.cli.running import run
+from core_sdk.cli.running.run import run
 from core_sdk.cli.ui import ui
 
 _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usage; 3 what was named (a trial, an
@@ -58,7 +59,7 @@ app = command_group(
     epilog=_EPILOG,
     cls=_Root,
 )
-run.register(app)
+app.command(cls=CommandAfterDashes)(run)
 app.command()(compare)
 app.command()(preview_search)
 app.command()(report)

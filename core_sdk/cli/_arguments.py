@@ -75,7 +75,10 @@ Superseded = Annotated[
 Labels = Annotated[list[str], typer.Argument(metavar="LABEL…", help="The labels.", show_default=False)]
 Remove = Annotated[bool, typer.Option("--remove", help="Take the labels away.")]
 BestMetric = Annotated[
-    str | None, typer.Option(help="The validation metric that says what is best.", show_default="recorded")
+    str | None,
+    typer.Option(
+        "--metric", "--sort-by", help="The validation metric that says what is best.", show_default="recorded"
+    ),
 ]
 SmallerIsBetter = Annotated[
     bool | None, typer.Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller")

@@ -111,8 +111,8 @@ def test_the_best_checkpoints_of_an_experiment_are_listed_and_downloaded(home: H
     quiet = cli("e", "download", "1", "-o", str(tmp_path), "--top-n", "2", "-q")
     worst = cli("e", "download", "1", "--output-dir", str(tmp_path), "--sort-by", "accuracy", "--smaller-is-better")
     named = [
-        cli(*command, "--metric", "accuracy", "-o", str(tmp_path / "named")).output
-        for command in (("experiment", "download", "1", "-q"), ("trial", "download", "1", "--best"))
+        cli(*command, "accuracy", "-o", str(tmp_path / "named")).output
+        for command in (("e", "download", "1", "-q", "--metric"), ("t", "download", "1", "--best", "--sort-by"))
     ]
 
     assert [one["storage_id"] for one in listed] == ["b" * 8, "d" * 8]

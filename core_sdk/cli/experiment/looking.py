@@ -65,12 +65,7 @@ def download(
         Path, typer.Option("--output", "-o", "--output-dir", metavar="DIR", help="Each goes to DIR/ID.")
     ] = Path("checkpoints"),
     top_n: Annotated[int, typer.Option(min=1, metavar="N", help="Of the N best trials, the best one of each.")] = 1,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric", "--sort-by", help="The validation metric that says what is best.", show_default="recorded"
-        ),
-    ] = None,
+    metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the directories.")] = False,
 ) -> None:

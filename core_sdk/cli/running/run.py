@@ -10,17 +10,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from core_sdk.cli._arguments import Detach, Hparams, NewLabels, Notes, Seed, TrialName, parse_hparams
-from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._ids import WrittenTrial
 
 
 class _Engine(enum.StrEnum):
     local = "local"
     slurm = "slurm"
-
-
-def register(app: typer.Typer) -> None:
-    app.command("run", cls=CommandAfterDashes)(run)
 
 
 def run(

@@ -28,7 +28,6 @@ def print_groups(
     shown_as = titles(found)
     chosen = [name for name in metric_names(found) if not metrics or is_named(name, metrics)]
     shown = chosen[:MOST_NAMES]
-    bests = {id(group): best_of(group.members, ranking) for group in groups}
 
     def key(index: int) -> Column[TrialGroup]:
         return Column(names[index], lambda group: value_text(group.values[index]))
@@ -37,7 +36,7 @@ def print_groups(
         return Column(shown_as[f"metrics.{name}"], lambda group: _aggregate_text(group, name), is_number=True)
 
     def best(text: Callable[[GroupBest], object], title: str) -> Column[TrialGroup]:
-        return Column(title, lambda group: (one := bests[id(group)]) and text(one), is_number=True)
+        return Column(title, lambda group: (one := best_of(group.members, ranking)) and text(one), is_number=True)
 
     columns = [
         *map(key, range(len(names))),

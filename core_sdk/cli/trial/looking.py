@@ -22,8 +22,6 @@ from core_sdk.cli.trial.plot import plot
 from core_sdk.cli.trial.reports import metrics
 from core_sdk.tracking import open_view
 
-_NO_TRIALS = "No trials yet: `core-sdk run -- python train.py` starts one."
-
 
 def register(app: typer.Typer) -> None:
     app.command("list")(list_trials)
@@ -70,8 +68,8 @@ def list_trials(
             sys.stdout.writelines(f"{one.row.trial_id}\n" for one in found)
             return
         if not found and form is Format.TABLE:
-            any_trials = bool(view.trials(experiment))
-            typer.echo("No trial fulfils the condition." if any_trials else _NO_TRIALS)
+            nothing = "No trials yet: `core-sdk run -- python train.py` starts one."
+            typer.echo("No trial fulfils the condition." if view.trials(experiment) else nothing)
             return
     if experiment is not None and form is Format.TABLE:
         names = with_searched(names, home.experiment(experiment).read().searcher_metric, found)
