@@ -33,6 +33,8 @@ class AttemptStarted(Line, tag="attempt"):
     """The name of the writer beside the ranks that keeps the journal. `host` and `pid` are those of its process."""
     home: str = ""
     """The identity of the home in which the attempt ran. A copy of that home has another one."""
+    is_spooled: bool = False
+    """Whether its node did not see the home, so that the record has come from the node's spool."""
 
 
 # Positional fields are faster to construct, and the training thread makes one of these structs at every report.

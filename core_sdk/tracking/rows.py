@@ -27,6 +27,9 @@ TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
 """PAUSED: stopped on request, to be continued. CANCELED: interrupted by Ctrl-C, canceled or killed. ERROR: it raised,
 or its process failed or died without a word."""
 
+WriterState = TrialState | Literal["UNKNOWN"]
+"""UNKNOWN: the writer's node does not see the home, so that nobody here can tell whether the writer lives."""
+
 CheckpointState = Literal["COMPLETED", "PARTIALLY_DELETED", "DELETED"]
 
 
@@ -63,12 +66,12 @@ class WriterRow:
 
     name: str
     host: str
-    state: TrialState
+    state: WriterState
     reason: str
     """The reason for the state, as in `TrialRow`."""
     started: float
     last_time: float
-    """The time of its last record."""
+    """The time of its last record that is here."""
 
 
 @dataclass(frozen=True)

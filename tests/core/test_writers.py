@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import os
 import random
@@ -13,14 +14,20 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
+import google_crc32c
 import pytest
+from cli.commands import WarmCli
 from processes import Script, wait_for
 from tracking.journals import append, lines, new_trial, report, started, stored
 
 from core_sdk import client, core
+from core_sdk.environment import use_home
+from core_sdk.environment.names import SPOOLED_HOME_VARIABLE
 from core_sdk.errors import (
     CheckpointNotFoundError,
+    HomeTooNewError,
     ReportsDroppedError,
     TrialNotFoundError,
     WriterRefusedError,
@@ -30,6 +37,12 @@ from core_sdk.tracking import Home, TrialFolder, open_view
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.moving.merging import merge
 from core_sdk.tracking.rows import ReportRow
+from core_sdk.tracking.spool import node
+from core_sdk.tracking.spool.receiver import Receiver
+from core_sdk.tracking.spool.shipment import Shipment
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @pytest.fixture(autouse=True)
@@ -293,6 +306,99 @@ def test_a_checkpoint_that_is_gone_or_superseded_was_evaluated_all_the_same(
     hidden = [row for row in reports_of(home, "evaluator", superseded=True) if row.is_superseded]
     assert [(row.steps_completed, row.attempt) for row in hidden] == [(20, 1)]
     assert "checkpoint twenty of step 20 is superseded" in caplog.text
+
+
+def call_here(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    return function(*args, **kwargs)
+
+
+@pytest.fixture
+def shipment(home: Home, folder: TrialFolder, tmp_path: Path) -> Shipment:
+    """The way home from a node on which the trial's second attempt runs, and which is where this process is now."""
+    with core.init(trial=1, writer="evaluator") as writer:
+        writer.train.report_validation_metrics(10, {"accuracy": 0.25}, checkpoint="ten")
+    append(folder, 2, lines(started(folder, 2, 20)))
+    os.environ["CORE_SDK_HOME"] = str(tmp_path / "node")
+    shipment = Shipment(call_here, folder, 2)
+    shipment.fit_out()
+    use_home(home.root, shipment.root)
+    return shipment
+
+
+def test_a_writer_whose_node_does_not_see_the_home_is_never_shown_as_dead(
+    home: Home, shipment: Shipment, tmp_path: Path, warm_cli: WarmCli
+) -> None:
+    """Its lock is on its node: until its end has come, the home says since when nothing was seen of it."""
+
+    def state_at(home: Home) -> tuple[str, str]:
+        with open_view(home) as view:
+            (row,) = view.trial(1).writers
+        return row.state, row.reason
+
+    with core.init(trial=1, writer="evaluator") as writer:
+        writer.train.report_validation_metrics(20, {"accuracy": 0.5}, checkpoint="twenty")
+        shipment.follow(lambda: False)
+        assert state_at(home) == ("UNKNOWN", "its node does not see this home")
+        assert state_at(Home(shipment.root)) == ("ACTIVE", "")
+        at_home = {"CORE_SDK_HOME": str(home.root), SPOOLED_HOME_VARIABLE: ""}
+        described = warm_cli.run(tmp_path, "trial", "describe", "1", **at_home)
+    shipment.follow(lambda: False)
+
+    assert "UNKNOWN: its node does not see this home; not seen since 20" in " ".join(described.output.split())
+    assert state_at(home) == ("COMPLETED", "")
+    assert steps_of(home, "evaluator") == [(10, {"accuracy": 0.25}), (20, {"accuracy": 0.5})], "also of attempt 1"
+
+
+def test_a_name_that_writers_have_on_two_nodes_keeps_nothing_else_from_home(
+    home: Home, shipment: Shipment, tmp_path: Path
+) -> None:
+    """What the namesake has reported stays on its node, and an error names its journal; all else comes home."""
+    for name in ("evaluator", "other"):
+        with core.init(trial=1, writer=name) as writer:
+            for _ in range(10):
+                writer.train.report_validation_metrics(20, {"accuracy": 0.5}, checkpoint="twenty")
+    use_home(home.root, None)
+    with core.init(trial=1, writer="evaluator") as writer:
+        writer.train.report_validation_metrics(20, {"accuracy": 1.0}, checkpoint="twenty")
+    receiver = Receiver(home.root, 1, 2)
+
+    while news := {each.name: each for each in node.read_news(shipment.root, 1, 2, receiver.known(), 0)}:
+        for piece in news.values():
+            receiver.receive(piece)
+        if "runs/1/1.writer.other.journal" in news:
+            break
+    with pytest.raises(OSError, match=r"another file of this name.*1\.writer\.evaluator\.journal"):
+        node.read_news(shipment.root, 1, 2, receiver.known(), 0)
+
+    assert steps_of(home, "other") == [(20, {"accuracy": 0.5})]
+    assert steps_of(home, "evaluator") == [(10, {"accuracy": 0.25}), (20, {"accuracy": 1.0})]
+
+
+def test_a_writer_of_a_newer_version_is_read_as_far_as_it_is_known(
+    home: Home, folder: TrialFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Unknown fields are skipped, an unknown record is counted and named; a home of a newer format is refused."""
+
+    def line(**fields: object) -> bytes:
+        body = json.dumps({**fields, "time": 1.0, "novel": [1]}, separators=(",", ":")).encode()
+        return b"%08x %s\n" % (google_crc32c.value(body), body)
+
+    begun = {"format": 1, "trial_id": 1, "attempt": 1, "host": "h", "pid": 1, "sdk_version": "99", "writer": "newer"}
+    told = {"group": "validation", "steps_completed": 20, "metrics": {"accuracy": 0.5}}
+    folder.journal_path(1, "newer").write_bytes(
+        line(type="attempt", **begun) + line(type="novelty") + line(type="report", **told)
+    )
+
+    assert steps_of(home, "newer") == [(20, {"accuracy": 0.5})]
+    with open_view(home) as view:
+        assert view.trial(1).num_bad_lines == 1
+    assert "is of a kind that this version does not know" in caplog.text
+    with core.init(trial=1, writer="newer") as writer:
+        writer.train.report_validation_metrics(10, {"accuracy": 0.25})
+    assert steps_of(home, "newer") == [(10, {"accuracy": 0.25}), (20, {"accuracy": 0.5})]
+    (home.root / "home.json").write_text('{"format": 2, "sdk_version": "99"}')
+    with pytest.raises(HomeTooNewError, match="pip install --upgrade"):
+        core.init(trial=1, writer="newer")
 
 
 def test_reports_about_a_trial_that_is_deleted_meanwhile_are_counted(home: Home, folder: TrialFolder) -> None:

@@ -197,6 +197,44 @@ def test_a_wish_to_stop_reaches_a_host_that_does_not_see_it(cluster: RayHosts) -
     assert '"outcome":"paused"' in journal.read_text()
 
 
+def test_a_writer_on_another_host_is_not_shown_as_dead(cluster: RayHosts) -> None:
+    """A program that a worker has started there reports beside it; its state is unknown at home until its end comes."""
+    program = start(
+        cluster,
+        """
+        WRITER = '''
+        import sys
+        from core_sdk import core
+        with core.init(trial=1, writer="child") as context:
+            context.train.report_validation_metrics(1, {"accuracy": 0.5})
+            sys.stdin.read()
+        '''
+
+        def function():
+            import subprocess
+            child = subprocess.Popen([sys.executable, "-c", WRITER], stdin=subprocess.PIPE)
+            while not train.get_context().core_context.preempt.should_preempt():
+                time.sleep(0.02)
+            child.communicate()
+
+        fit(function)
+    """,
+    )
+    home = Home(cluster.home)
+    journal = home.folder(1).journal_path(1, "child")
+    wait_for(lambda: journal.exists() and '"report"' in journal.read_text())
+    with open_view(home) as view:
+        (alive,) = view.trial(1).writers
+
+    home.trial(1).request_stop(1, "a test")
+    code, _, errors = program.wait()
+
+    assert code == 0, errors
+    with open_view(home) as view:
+        (ended,) = view.trial(1).writers
+    assert (alive.host, alive.state, ended.state) == ("h2", "UNKNOWN", "COMPLETED")
+
+
 def test_what_a_killed_program_has_left_comes_home_with_the_next_one(cluster: RayHosts) -> None:
     """Records that a killed program left on another host come home with the next program."""
     program = start(

@@ -92,7 +92,8 @@ def _rank(row: RankRow) -> str:
 
 def _writer(row: WriterRow) -> str:
     because = f": {row.reason}" if row.reason else ""
-    return f"{row.name} ({row.host}, {row.state}{because})"
+    since = f"; not seen since {format_time(row.last_time)}" if row.state == "UNKNOWN" else ""
+    return f"{row.name} ({row.host}, {row.state}{because}{since})"
 
 
 def _alert(row: AlertRow) -> str:

@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 
 from core_sdk._version import __version__
 from core_sdk.alive import AliveLock, is_alive
-from core_sdk.environment import command_of_this_process, has_begun_attempt, is_of_multiprocessing, main_script
+from core_sdk.environment import (
+    command_of_this_process,
+    has_begun_attempt,
+    is_home_spooled,
+    is_of_multiprocessing,
+    main_script,
+)
 from core_sdk.errors import AttemptClaimedError, CommandError, HomeNotWritableError
 from core_sdk.journal import Journal, JournalWriter
 from core_sdk.records import FORMAT, MAX_SEED, AttemptStarted, ClusterInfo, Ended, TrialRecord, generated_name
@@ -220,6 +226,7 @@ def start_record(
         resumed_steps=resumed_steps,
         rank=rank,
         home=owner,
+        is_spooled=is_home_spooled(),
     )
 
 

@@ -51,6 +51,7 @@ AttemptRow = dict[str, Any]
 _COURSE = (
     "host",
     "started",
+    "is_spooled",
     "last_time",
     "resumed_steps",
     "progress",
@@ -230,6 +231,7 @@ class JournalIndexer:
             case AttemptStarted():
                 row["host"] = record.host
                 row["started"] = record.time
+                row["is_spooled"] = record.is_spooled
                 row |= _NOT_ENDED  # a writer may come back
                 row["resumed_steps"] = None if row["rank"] else record.resumed_steps
             case ProgressReported():

@@ -9,7 +9,7 @@ import msgspec
 
 from core_sdk.records import MAX_INT, Source
 
-REVISION = 20
+REVISION = 21
 """Raise it whenever a table changes, or what stands in it: an index of another revision is built again."""
 
 SCHEMA = """
@@ -56,6 +56,8 @@ CREATE TABLE attempt (
     rank INTEGER NOT NULL,
     host TEXT,
     started REAL,
+    -- Whether its process kept the journal where the home is not seen.
+    is_spooled INTEGER,
     -- Bytes of the journal that are indexed, their fingerprint, and the time at which the file was last changed then.
     end_offset INTEGER NOT NULL DEFAULT 0,
     fingerprint INTEGER NOT NULL DEFAULT 0,

@@ -14,7 +14,7 @@ from core_sdk.records import EnvironmentRecord, SearchRecord, Settled, from_json
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.index._checkpoints import latest_checkpoints
 from core_sdk.tracking.index._schema import Where
-from core_sdk.tracking.rows import AlertRow, ExperimentRow, Marks, RankRow, TrialRow, TrialState, WriterRow
+from core_sdk.tracking.rows import AlertRow, ExperimentRow, Marks, RankRow, TrialRow, TrialState, WriterRow, WriterState
 from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state, with_losses
 
 AttemptKey = tuple[int, int]
@@ -165,8 +165,14 @@ def _writers(folder: TrialFolder, attempts: Sequence[sqlite3.Row]) -> tuple[Writ
 
 
 def _writer_row(folder: TrialFolder, name: str, row: sqlite3.Row) -> WriterRow:
-    end = AttemptEnd(**{column: row[column] for column in _TOLD}, num_dropped=row["num_dropped"])
-    state, reason = trial_state(end, row["outcome"] is None and is_alive(folder.writer_path(name)), None)
+    has_told_end = row["outcome"] is not None
+    lives_here = not has_told_end and is_alive(folder.writer_path(name))
+    state: WriterState
+    if row["is_spooled"] and not has_told_end and not lives_here:  # its lock is on its node
+        state, reason = "UNKNOWN", "its node does not see this home"
+    else:
+        end = AttemptEnd(**{column: row[column] for column in _TOLD}, num_dropped=row["num_dropped"])
+        state, reason = trial_state(end, lives_here)
     return WriterRow(name, row["host"] or "", state, reason, row["started"] or 0.0, row["last_time"] or 0.0)
 
 

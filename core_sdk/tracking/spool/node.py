@@ -16,7 +16,16 @@ from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.storage import check_storage_id
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.home import Home, Ownership
-from core_sdk.tracking.spool.pieces import PIECE_BYTES, Arrived, Piece, files_of, is_growing, is_journal, is_whole
+from core_sdk.tracking.spool.pieces import (
+    PIECE_BYTES,
+    Arrived,
+    Piece,
+    files_of,
+    is_growing,
+    is_journal,
+    is_of_writer,
+    is_whole,
+)
 
 _POLL_S = 0.05
 
@@ -161,7 +170,17 @@ def _news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, Ar
     names = files_of(root, trial_id)
     # The journals are read last and returned first, since the other files depend on their records.
     others = [piece for name in names if not is_journal(name) for piece in _piece(root, name, trial_id, attempt, known)]
-    journals = [piece for name in names if is_journal(name) for piece in _piece(root, name, trial_id, attempt, known)]
+    journals: list[Piece] = []
+    problem: OSError | None = None
+    for name in filter(is_journal, names):
+        try:
+            journals += _piece(root, name, trial_id, attempt, known)
+        except OSError as error:
+            if not is_of_writer(name):
+                raise
+            problem = error  # a writer in the home has the same name: that keeps nothing else here
+    if problem is not None and not journals + others:
+        raise problem
     return journals + others
 
 
@@ -173,7 +192,9 @@ def _piece(root: Path, name: str, trial_id: int, attempt: int | None, known: Map
             yield Piece(name, 0, content, is_whole=True)
     elif is_growing(name, trial_id, attempt) and path.stat().st_size > (offset := arrived.size_bytes):
         if fingerprint(path, offset) != arrived.checksum:
-            raise OSError(errno.ESTALE, "the home has another file of this name, of another trial", name)
+            raise OSError(
+                errno.ESTALE, "the home has another file of this name, of another trial or of another writer", name
+            )
         content = read_file(root, name, offset)
         if is_journal(name):
             # An incomplete line may be cut off again, if the disk is full.

@@ -51,7 +51,7 @@ class Arrived(NamedTuple):
 def is_growing(name: str, trial_id: int, attempt: int | None = None) -> bool:
     """Returns whether this file of the trial, from `attempt` on or of any attempt, is brought back as it grows. Pure.
 
-    A launcher that restarts its ranks begins further attempts.
+    A launcher that restarts its ranks begins further attempts. Writers tell of earlier ones, too.
     """
     return _matches(_GROWING, name, trial_id, attempt)
 
@@ -63,6 +63,10 @@ def is_whole(name: str, trial_id: int, attempt: int | None) -> bool:
 
 def is_journal(name: str) -> bool:
     return name.endswith(".journal")
+
+
+def is_of_writer(name: str) -> bool:
+    return is_journal(name) and ".writer." in name
 
 
 def files_of(root: Path, trial_id: int) -> list[str]:
@@ -86,4 +90,4 @@ def _matches(pattern: re.Pattern[str], name: str, trial_id: int, attempt: int | 
     match = pattern.fullmatch(name.removeprefix(folder)) if name.startswith(folder) else None
     if match is None or ".." in name.split("/"):
         return False
-    return attempt is None or match[1] is None or int(match[1]) >= attempt
+    return attempt is None or match[1] is None or int(match[1]) >= attempt or is_of_writer(name)

@@ -83,6 +83,10 @@ class Shipment:
         for path in paths:
             if path.exists():
                 self._put(path, self._name(path))
+        for attempt, source in self._folder.other_journals():
+            path = self._folder.journal_path(attempt, source)
+            if isinstance(source, str) and not self._call(node.exists, self.root, self._name(path)):
+                self._put(path, self._name(path))  # the writer may go on there
         info = self._folder.read_run_info(self._attempt)
         if info is not None and info.latest_checkpoint is not None:
             self._put_checkpoint(info.latest_checkpoint)

@@ -88,11 +88,16 @@ const Writers = ({ writers }) => html`
     <table class="plain-table">
       <thead><tr><th>Writer</th><th>Host</th><th>State</th></tr></thead>
       <tbody>
-        ${writers.map(({ name, host, state, reason }) => html`<tr><td>${name}</td><td>${host}</td><td>${reason ? `${state}: ${reason}` : state}</td></tr>`)}
+        ${writers.map((writer) => html`<tr><td>${writer.name}</td><td>${writer.host}</td><td>${stateOf(writer)}</td></tr>`)}
       </tbody>
     </table>
   </section>
 `;
+
+function stateOf(/** @type {WriterRow} */ { state, reason, last_time }) {
+  const since = state === "UNKNOWN" ? `; not seen since ${formatTime(last_time)}` : "";
+  return reason ? `${state}: ${reason}${since}` : state;
+}
 
 /** @param {{ranks: RankRow[]}} props */
 function Ranks({ ranks }) {
