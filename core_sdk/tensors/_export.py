@@ -106,14 +106,19 @@ def _file_names(shards: Sequence[list[str]]) -> dict[str, list[str]]:
 
 
 def _chosen(sources: Sequence[TensorSource], storage_id: str, file: str | None) -> TensorSource:
-    found = [source for source in sources if source.tensors and file in (None, source.file)]
+    holding = [source for source in sources if source.tensors or source.problem]
+    found = [source for source in holding if file in (None, source.file)]
     if len(found) == 1:
+        if found[0].problem is not None:
+            raise found[0].problem
         return found[0]
-    known = ", ".join(source.file for source in sources if source.tensors)
+    known = ", ".join(f"{source.file}, which cannot be read" if source.problem else source.file for source in holding)
     if not known:
-        raise TensorsNotReadableError(storage_id, "no file of it holds tensors of torch.save() or dcp.save()")
+        raise TensorsNotReadableError(
+            storage_id, "no file of it holds tensors of torch.save(), dcp.save() or safetensors"
+        )
     if found:
-        raise TensorsNotReadableError(storage_id, f"several files hold tensors ({known}): choose one by its name")
+        raise TensorsNotReadableError(storage_id, f"several files hold tensors ({known}): choose one (--file)")
     raise TensorsNotReadableError(storage_id, f"{file} holds no tensors; these do: {known}")
 
 

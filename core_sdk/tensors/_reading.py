@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import logging
 import pickle
+import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +22,17 @@ from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 
-from core_sdk.errors import TensorsNotReadableError
+from core_sdk.errors import MissingDependencyError, TensorsNotReadableError
 from core_sdk.loop.sharded_tensors import INDEX_NAME, put_back, whole_tensors
 from core_sdk.storage import DirectoryStorage, Storage
 
+logger = logging.getLogger("core_sdk.tensors")
+
 _DCP_INDEX = ".metadata"
 _TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".tar")
+_SAFETENSORS_SUFFIX = ".safetensors"
+_NUMBERED = re.compile(r"(.+)-\d{5}-of-(\d{5})\.safetensors")
+_FIRST = r"\1-00001-of-\2.safetensors"
 _PARTS_PREFIX = "sharded_tensors."
 
 
@@ -45,6 +54,8 @@ class TensorSource(ABC):
     tensors: dict[str, StoredTensor] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
     """The names of the values that are no tensors."""
+    problem: TensorsNotReadableError | None = None
+    """Why it cannot be read, if so."""
 
     @abstractmethod
     def load(self, names: Sequence[str]) -> dict[str, torch.Tensor]:
@@ -55,7 +66,7 @@ class TensorSource(ABC):
         return {}
 
     def _add(self, name: str, dtype: torch.dtype, shape: Sequence[int]) -> None:
-        self.tensors[name] = StoredTensor(name, str(dtype).removeprefix("torch."), tuple(shape), self.file)
+        self.tensors[name] = StoredTensor(name, _dtype_name(dtype), tuple(shape), self.file)
 
 
 class _TorchFile(TensorSource):
@@ -120,6 +131,40 @@ class _DcpSave(TensorSource):
         return tensors
 
 
+class _SafetensorsFiles(TensorSource):
+    """A file of safetensors, mapped into memory, or numbered files that are one model; the first names them."""
+
+    def __init__(self, directory: Path, file: str, names: Sequence[str], storage_id: str) -> None:
+        super().__init__(file)
+        try:
+            import safetensors
+        except ImportError as error:
+            raise MissingDependencyError("safetensors", "safetensors", f"reading {file}") from error
+        if (numbered := _NUMBERED.fullmatch(file)) and int(numbered[2]) != len(names):
+            raise TensorsNotReadableError(
+                storage_id, f"it has {len(names)} of the {int(numbered[2])} files with {file}"
+            )
+        self._loaded: dict[str, torch.Tensor] = {}
+        for part in names:
+            try:
+                with safetensors.safe_open(directory / part, framework="pt") as opened:
+                    for name in opened.keys():  # noqa: SIM118 - it is no mapping
+                        self._loaded[name] = tensor = opened.get_tensor(name)
+                        self.tensors[name] = StoredTensor(name, _dtype_name(tensor.dtype), tuple(tensor.shape), part)
+            except (safetensors.SafetensorError, OSError) as error:
+                raise TensorsNotReadableError(storage_id, f"safetensors cannot read {part}: {error}") from error
+
+    def load(self, names: Sequence[str]) -> dict[str, torch.Tensor]:
+        return {name: self._loaded[name] for name in names}
+
+
+class _Unreadable(TensorSource):
+    """A file that may hold tensors and cannot be read, for instance since that would run code."""
+
+    def load(self, names: Sequence[str]) -> dict[str, torch.Tensor]:
+        return {}
+
+
 class _MetadataGiven(FileSystemReader):
     """A reader that does not unpickle the metadata."""
 
@@ -156,7 +201,7 @@ _PLAIN_CLASSES = {
 
 
 def describe(storage: Storage, storage_id: str) -> list[StoredTensor]:
-    """Returns the tensors of a checkpoint, in their order.
+    """Returns the tensors of a checkpoint, in their order. Files that cannot be read are left out with a warning.
 
     From a directory they are not loaded, and only an index is verified. A bucket's files are fetched, except those that
     `torch.distributed.checkpoint` has written beside its index.
@@ -164,10 +209,18 @@ def describe(storage: Storage, storage_id: str) -> list[StoredTensor]:
     is_here = isinstance(storage, DirectoryStorage)
 
     def is_needed(name: str) -> bool:
-        return name in (_DCP_INDEX, INDEX_NAME) or (not is_here and name.endswith(_TORCH_SUFFIXES))
+        return name in (_DCP_INDEX, INDEX_NAME) or (
+            not is_here and name.endswith((*_TORCH_SUFFIXES, _SAFETENSORS_SUFFIX))
+        )
 
     with storage.open(storage_id, is_needed) as directory:
-        return [tensor for source in sources(storage, storage_id, directory) for tensor in source.tensors.values()]
+        found = sources(storage, storage_id, directory)
+    tensors = [tensor for source in found for tensor in source.tensors.values()]
+    for problem in (source.problem for source in found if source.problem is not None):
+        if not tensors:
+            raise problem
+        logger.warning("left out: %s", problem)
+    return tensors
 
 
 @contextlib.contextmanager
@@ -178,10 +231,29 @@ def opened(storage: Storage, storage_id: str) -> Iterator[list[TensorSource]]:
 
 
 def sources(storage: Storage, storage_id: str, directory: Path) -> list[TensorSource]:
-    names = storage.manifest(storage_id).files.keys()
-    files = [name for name in names if name.endswith(_TORCH_SUFFIXES) and not name.startswith(_PARTS_PREFIX)]
-    found: list[TensorSource] = [_TorchFile(directory, name, storage_id) for name in files]
-    return [*found, _DcpSave(directory, storage_id)] if _DCP_INDEX in names else found
+    """Returns what may hold tensors, also files that cannot be read."""
+    found: list[TensorSource] = []
+    for file, source in _sources(storage.manifest(storage_id).files, storage_id, directory):
+        try:
+            found.append(source())
+        except TensorsNotReadableError as error:
+            found.append(_Unreadable(file, problem=error))
+    return found
+
+
+def _sources(
+    names: Collection[str], storage_id: str, directory: Path
+) -> Iterator[tuple[str, Callable[[], TensorSource]]]:
+    for name in names:
+        if name.endswith(_TORCH_SUFFIXES) and not name.startswith(_PARTS_PREFIX):
+            yield name, partial(_TorchFile, directory, name, storage_id)
+    whole: defaultdict[str, list[str]] = defaultdict(list)
+    for name in sorted(name for name in names if name.endswith(_SAFETENSORS_SUFFIX)):
+        whole[_NUMBERED.sub(_FIRST, name)].append(name)
+    for file, parts in whole.items():
+        yield file, partial(_SafetensorsFiles, directory, file, parts, storage_id)
+    if _DCP_INDEX in names:
+        yield _DCP_INDEX, partial(_DcpSave, directory, storage_id)
 
 
 def _load_mapped(path: Path, storage_id: str) -> Any:
@@ -213,6 +285,10 @@ def _leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any
             yield from _leaves(item, (*place, position))
     else:
         yield place, value
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _dotted(place: Sequence[Any]) -> str:

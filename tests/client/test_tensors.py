@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from buckets.opening import bucket_at
+from buckets.servers import BucketServer
 from cli.commands import WarmCli
 from torch.distributed import checkpoint as dcp
 
 from core_sdk import core, loop
 from core_sdk.client import Tracker
-from core_sdk.errors import CheckpointDamagedError, TensorsNotReadableError
+from core_sdk.errors import CheckpointDamagedError, CheckpointNotFoundError, TensorsNotReadableError
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -58,6 +60,20 @@ def store_with_dcp(context: core.Context, model: torch.nn.Module) -> str:
     dcp.save({"model": model.state_dict(), "epoch": 3}, storage_writer=writer)  # type: ignore[attr-defined]
     assert writer.storage_id is not None
     return writer.storage_id
+
+
+def store_safetensors(
+    context: core.Context, tensors: dict[str, torch.Tensor], *, num_missing: int | None = None
+) -> str:
+    """Stores the tensors in one file, or each in a numbered file, of which so many are missing."""
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    with context.checkpoint.store_path({"steps_completed": 1}) as (path, storage_id):
+        if num_missing is None:
+            save_file(tensors, path / "model.safetensors")
+        else:
+            for number, (name, tensor) in enumerate([*tensors.items()][: len(tensors) - num_missing], start=1):
+                save_file({name: tensor}, path / f"model-{number:05}-of-{len(tensors):05}.safetensors")
+    return storage_id
 
 
 def listed(storage_id: str) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -131,6 +147,84 @@ def test_a_part_is_exported_as_transformers_names_it(
     assert all(torch.equal(tensor, model.state_dict()[name].bfloat16()) for name, tensor in loaded.items())
 
 
+TENSORS = {
+    "layer.weight": torch.arange(6.0).reshape(2, 3),
+    "layer.bias": torch.ones(3, dtype=torch.bfloat16),
+    "count": torch.tensor(7),
+}
+
+
+def test_files_of_safetensors_are_read(context: core.Context, tmp_path: Path) -> None:
+    """One file, or numbered ones that are one model, are listed and exported, and damage is told."""
+    load_file = pytest.importorskip("safetensors.torch").load_file
+    shapes = {name: (str(each.dtype).removeprefix("torch."), tuple(each.shape)) for name, each in TENSORS.items()}
+    whole, numbered = store_safetensors(context, TENSORS), store_safetensors(context, TENSORS, num_missing=0)
+
+    for storage_id in (whole, numbered):
+        assert listed(storage_id) == shapes
+        Tracker().get_checkpoint(storage_id).export(tmp_path / storage_id)
+        exported = load_file(tmp_path / storage_id / "model.safetensors")
+        assert exported.keys() == TENSORS.keys()
+        assert all(torch.equal(tensor, TENSORS[name]) for name, tensor in exported.items())
+    with pytest.raises(TensorsNotReadableError, match="2 of the 3 files with model-00001-of-00003"):
+        listed(store_safetensors(context, TENSORS, num_missing=1))
+    with context.checkpoint.store_path({"steps_completed": 1}) as (path, cut):
+        (path / "model.safetensors").write_bytes((tmp_path / whole / "model.safetensors").read_bytes()[:-1])
+    with pytest.raises(TensorsNotReadableError, match=r"safetensors cannot read model\.safetensors"):
+        listed(cut)
+
+
+def test_settings_beside_the_weights_are_left_out(
+    context: core.Context, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file whose loading would run code is named, and keeps nobody from the tensors of the others."""
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    with context.checkpoint.store_path({"steps_completed": 1}) as (path, storage_id):
+        save_file(TENSORS, path / "model.safetensors")
+        torch.save({"exp_avg": torch.ones(2)}, path / "optimizer.pt")
+        torch.save(Touch(tmp_path / "touched"), path / "training_args.bin")
+
+    assert listed(storage_id).keys() == {*TENSORS, "exp_avg"}
+    assert "training_args.bin holds more than tensors" in caplog.text
+    checkpoint = Tracker().get_checkpoint(storage_id)
+    with pytest.raises(
+        TensorsNotReadableError, match=r"several files hold tensors \(.*training_args.bin, which cannot"
+    ):
+        checkpoint.export(tmp_path / "out")
+    with pytest.raises(TensorsNotReadableError, match="would run code"):
+        checkpoint.export(tmp_path / "out", file="training_args.bin")
+    checkpoint.export(tmp_path / "out", file="model.safetensors")
+    assert not (tmp_path / "touched").exists()
+
+
+@pytest.mark.parametrize("server_name", ["moto"])
+def test_a_checkpoint_in_a_bucket_is_exported(
+    start_server: Callable[[str], BucketServer], server_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each format is listed and exported from a bucket as from a directory; damage is named, and leaves nothing."""
+    load_file = pytest.importorskip("safetensors.torch").load_file
+    server = start_server(server_name)
+    for name, value in server.variables().items():
+        monkeypatch.setenv(name, value)
+    model = Tied()
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with core.init(name="tensors", checkpoint_storage=(url := server.make_bucket())) as context:
+        stored = {store_state(context, model): "model", store_with_dcp(context, model): "model"}
+        stored[store_safetensors(context, weights)] = ""
+
+    for storage_id, part in stored.items():
+        prefix = f"{part}." if part else ""
+        assert listed(storage_id).keys() >= {f"{prefix}{name}" for name in NAMES}
+        exported = Tracker().get_checkpoint(storage_id).export(tmp_path / storage_id, part=part)
+        loaded = load_file(tmp_path / storage_id / "model.safetensors")
+        assert loaded.keys() | exported.tied.keys() == set(NAMES)
+        assert all(torch.equal(tensor, weights[name]) for name, tensor in loaded.items())
+    bucket_at(url).put(f"{storage_id}/model.safetensors", b"damage")
+    with pytest.raises(CheckpointDamagedError, match=r"model\.safetensors"):
+        Tracker().get_checkpoint(storage_id).export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_shards_have_an_index(context: core.Context, tmp_path: Path) -> None:
     """Files are no larger than asked for, and the index says where each tensor is."""
     safetensors = pytest.importorskip("safetensors.torch")
@@ -157,12 +251,17 @@ def test_mistakes_are_told(context: core.Context, tmp_path: Path) -> None:
     with pytest.raises(TensorsNotReadableError, match=r"no tensors in 'modle'; it has: model"):
         checkpoint.export(tmp_path / "out", part="modle")
     several = Tracker().get_checkpoint(store(context, a={"x": torch.ones(1)}, b={"x": torch.ones(1)}))
-    with pytest.raises(TensorsNotReadableError, match=r"several files hold tensors \(a\.pt, b\.pt\)"):
+    with pytest.raises(
+        TensorsNotReadableError, match=r"several files hold tensors \(a\.pt, b\.pt\): choose one \(--file\)"
+    ):
         several.export(tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir() if "out" in path.name] == []
     several.export(tmp_path / "out", file="b.pt")
     with pytest.raises(FileExistsError, match="exists already"):
         several.export(tmp_path / "out", file="b.pt")
+    context.checkpoint.delete(several.uuid)
+    with pytest.raises(CheckpointNotFoundError, match=several.uuid):
+        several.export(tmp_path / "gone", file="b.pt")
     assert "counts.steps" in checkpoint.export(tmp_path / "all", tensors_only=True).left_out
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from frameworks.environments import FrameworkEnvironment
 
 _SCRIPT = """
+from pathlib import Path
 import torch
 from torch.distributed import checkpoint as dcp
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -19,8 +20,14 @@ with core.init(name="weights", checkpoint_storage="storage") as context:
     by_state = loop.State(model=model).save(context, steps_completed=1)
     writer = context.checkpoint.dcp_writer({"steps_completed": 2})
     dcp.save({"model": model.state_dict()}, storage_writer=writer)
-for number, (storage_id, shard_bytes) in enumerate([(by_state, None), (by_state, 3000), (writer.storage_id, None)]):
-    exported = Tracker().get_checkpoint(storage_id).export(f"out{number}", part="model", max_shard_bytes=shard_bytes)
+    with context.checkpoint.store_path({"steps_completed": 3}) as (path, by_transformers):
+        model.save_pretrained(path, max_shard_size=2000)
+    assert len(list(Path("storage", by_transformers).glob("model-*.safetensors"))) > 1
+given = {"part": "model"}
+exports = [(by_state, given), (by_state, given | {"max_shard_bytes": 3000})]
+exports += [(writer.storage_id, given), (by_transformers, {})]
+for number, (storage_id, options) in enumerate(exports):
+    exported = Tracker().get_checkpoint(storage_id).export(f"out{number}", **options)
     config.save_pretrained(exported.path)
     loaded, told = GPT2LMHeadModel.from_pretrained(exported.path, output_loading_info=True)
     assert not told["missing_keys"] and not told["unexpected_keys"], told
@@ -30,7 +37,7 @@ for number, (storage_id, shard_bytes) in enumerate([(by_state, None), (by_state,
 
 
 def test_transformers_reads_an_export(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
-    """A model of `State` and of dcp comes back by `from_pretrained()`, whole and in shards, with its tied weights."""
+    """A model of `State`, dcp or Transformers comes back by `from_pretrained()`, also in shards, with tied weights."""
     (tmp_path / "train.py").write_text(_SCRIPT)
 
     ended = callbacks.run("train.py", cwd=tmp_path, timeout_s=120)

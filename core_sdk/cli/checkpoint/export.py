@@ -52,9 +52,9 @@ def export(
 ) -> None:
     """Write a checkpoint's tensors as safetensors files, with the names that transformers reads.
 
-    Reads what loop.State, a Trainer, torch.save() and torch.distributed.checkpoint have stored, without running code of
-    it. The directory appears when all is written; it must not exist. Of tensors that share their memory the first is
-    written, and the others are named.
+    Reads what loop.State, a Trainer, torch.save(), torch.distributed.checkpoint and safetensors have stored, without
+    running code of it. The directory appears when all is written; it must not exist. Of tensors that share their memory
+    the first is written, and the others are named.
     """
     from core_sdk.client import Tracker  # slow to import
 

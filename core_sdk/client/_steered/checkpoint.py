@@ -88,8 +88,9 @@ class SteeredCheckpoint(Shown):
     def tensors(self) -> list[StoredTensor]:
         """Returns the name, dtype and shape of each tensor, in the order of the files.
 
-        They are not loaded. From a bucket the files of `torch.save()` are fetched first. Raises
-        `TensorsNotReadableError` for a file that `torch.load(weights_only=True)` refuses.
+        They are not loaded. From a bucket the files of `torch.save()` and of safetensors are fetched first. A file that
+        `torch.load(weights_only=True)` refuses is left out with a warning, or if no other file has tensors, raises
+        `TensorsNotReadableError`.
         """
         from core_sdk.storage import storage_from_url
         from core_sdk.tensors import describe  # imports torch
