@@ -133,6 +133,7 @@ _FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_fields", "_make", "_r
     "_maybe_wrap_command_args_with_numa_binding",
     "_orig_mod",
     "_version",
+    "_current_frames",  # sys
     "_register_atexit",  # threading
     "_forkserver",  # multiprocessing, as the next one
     "_preload_modules",

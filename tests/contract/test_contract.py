@@ -967,6 +967,49 @@ def test_27_a_rank_that_fails_leaves_no_sharded_checkpoint(home: Home, start_scr
     assert not [path for path in (home.checkpoints / ".staging").iterdir() if path.is_dir()]
 
 
+@needs("many processes")
+def test_77_dcp_stores_all_or_nothing_for_any_number_of_ranks(home: Home, start_script: StartScript) -> None:
+    """Two ranks store a tensor, and then one of them dies in `dcp.save()`; one rank loads it, and notices damage."""
+    body = """
+        import torch, torch.distributed as dist
+        from torch.distributed import checkpoint as dcp
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Shard, distribute_tensor
+        class Dying(dcp.DefaultSavePlanner):
+            def resolve_data(self, write_item):
+                os.kill(os.getpid(), signal.SIGKILL)
+        dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+        with core.init(distributed=distributed) as context:
+            weight = distribute_tensor(torch.arange(6.0), init_device_mesh("cpu", (2,)), [Shard(0)])
+            dcp.save({"weight": weight}, storage_writer=context.checkpoint.dcp_writer({"steps_completed": 1}))
+            writer = context.checkpoint.dcp_writer({"steps_completed": 2})
+            dcp.save({"weight": weight}, storage_writer=writer, planner=Dying() if rank else None)
+    """
+    loading = """
+        import sys, torch
+        from pathlib import Path
+        from torch.distributed import checkpoint as dcp
+        from core_sdk import core
+        state, (path, storage_id) = {"weight": torch.zeros(6)}, (Path(sys.argv[1]), sys.argv[2])
+        with core.init() as context:
+            dcp.load(state, storage_reader=context.checkpoint.dcp_reader(storage_id))
+            print(state["weight"].tolist())
+            path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+            dcp.load(state, storage_reader=context.checkpoint.dcp_reader(storage_id))
+    """
+    source = textwrap.dedent(RANK) + textwrap.dedent(body)
+    ranks = [start_script(source, str(rank), str(home.root.parent / "store")) for rank in (0, 1)]
+
+    outcomes = [rank.wait() for rank in ranks]
+    (storage_id,) = checkpoint_ids(DirectoryStorage(home.checkpoints))
+    file = home.checkpoints / storage_id / "__1_0.distcp"
+    status, output, errors = start_script(loading, str(file), storage_id).wait()
+
+    assert (outcomes[0][0], outcomes[1][0]) == (1, -signal.SIGKILL), outcomes
+    assert (status, output) == (1, "[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]\n"), errors
+    assert "CheckpointDamagedError" in errors and file.name in errors
+
+
 def test_28_a_stranger_is_never_unpickled(tmp_path: Path, start_script: StartScript) -> None:
     """A pickle that would leave a mark is sent to the chief's socket while it waits for its ranks."""
     mark = tmp_path / "mark"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +19,20 @@ import pytest
 import torch
 from buckets.servers import BucketServer
 from parts import needs
+from processes import wait_for
 from pytorch.ranks import Ranks, warm_ranks
 from saving import checkpoint_ids
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.storage import WriteResult
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from core_sdk import core
 from core_sdk.client import Tracker
-from core_sdk.errors import CheckpointDamagedError
+from core_sdk.errors import CheckpointDamagedError, CheckpointNotFoundError, GraceExceededError
 from core_sdk.storage import DirectoryStorage
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -36,13 +42,13 @@ FAILS = "the disk of rank 1 has gone"
 
 
 @contextlib.contextmanager
-def context(storage: str) -> Iterator[core.Context]:
+def context(storage: str, **options: Any) -> Iterator[core.Context]:
     if torch.distributed.is_initialized():
         distributed = core.DistributedContext.from_torch_distributed()
-        with core.init(distributed=distributed, checkpoint_storage=storage, name="dcp") as opened:
+        with core.init(distributed=distributed, checkpoint_storage=storage, name="dcp", **options) as opened:
             yield opened
     else:
-        with core.init(checkpoint_storage=storage, name="dcp") as opened:
+        with core.init(checkpoint_storage=storage, name="dcp", **options) as opened:
             yield opened
 
 
@@ -100,6 +106,14 @@ class FailingPlanner(DefaultSavePlanner):
                 os.kill(os.getpid(), signal.SIGKILL)
             raise OSError(FAILS)
 
+    def set_up_planner(self, *args: Any, **kwargs: Any) -> None:
+        self._at("beginning")
+        super().set_up_planner(*args, **kwargs)
+
+    def create_local_plan(self) -> Any:
+        self._at("local plan")
+        return super().create_local_plan()
+
     def create_global_plan(self, all_plans: Any) -> Any:
         self._at("global plan")
         return super().create_global_plan(all_plans)
@@ -118,6 +132,13 @@ def save(to: core.Context, saved: dict[str, Any], planner: DefaultSavePlanner | 
     dcp.save(saved, storage_writer=writer, planner=planner)  # type: ignore[attr-defined]
     assert writer.storage_id is not None
     return writer.storage_id
+
+
+def save_in_thread(to: core.Context, planner: DefaultSavePlanner | None = None, **options: Any) -> Future[Any]:
+    writer = to.checkpoint.dcp_writer(STEPS)
+    future = dcp.async_save(state(), storage_writer=writer, planner=planner, **options)  # type: ignore[attr-defined]
+    assert isinstance(future, Future)
+    return future
 
 
 def load(into: core.Context, loaded: dict[str, Any], storage_id: str) -> None:
@@ -153,6 +174,26 @@ def load_and_save_again(storage: str, *storage_ids: str) -> None:
 def save_and_be_killed(storage: str, rank: str, step: str) -> None:
     with context(storage) as opened:
         save(opened, split_state(), FailingPlanner(int(rank), step, kills=True))
+
+
+def save_and_be_killed_in_finish(storage: str, when: str) -> None:
+    """Kills the coordinator when it opens, makes, renames or removes a file in `finish` for the `when`-th time."""
+    with context(storage) as opened:
+        writer = opened.checkpoint.dcp_writer(STEPS)
+        finish, calls, is_in_finish = writer.finish, itertools.count(1), threading.Event()
+
+        def kill(event: str, _: object) -> None:
+            if is_in_finish.is_set() and (event == "open" or event.startswith("os.")) and next(calls) == int(when):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def finish_and_be_killed(metadata: Metadata, results: list[list[WriteResult]]) -> None:
+            sys.addaudithook(kill)
+            is_in_finish.set()
+            finish(metadata, results)
+            is_in_finish.clear()
+
+        writer.finish = finish_and_be_killed  # type: ignore[method-assign]
+        dcp.save(split_state(), storage_writer=writer)  # type: ignore[attr-defined]
 
 
 @needs("many processes")
@@ -192,6 +233,31 @@ def test_a_kill_at_any_step_leaves_no_checkpoint(ranks: Ranks, storage: Director
     assert left_over(storage) == []
 
 
+@needs("many processes")
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+def test_a_kill_in_finish_leaves_all_or_nothing(ranks: Ranks, storage: DirectoryStorage, every: int) -> None:
+    """Wherever the coordinator dies once all ranks have written, the checkpoint is absent, or whole on both ranks."""
+    num_killed, seen = 0, set()
+
+    for when in itertools.count(1, every):
+        before = checkpoint_ids(storage)
+        codes = [process.wait() for process in ranks.start(save_and_be_killed_in_finish, 2, storage.root, when)]
+        new = sorted({*checkpoint_ids(storage)} - {*before})
+        for storage_id in new:
+            assert storage.verify(storage_id).ranks == (0, 1)
+        storage.sweep()
+        assert left_over(storage) == []
+        if codes == [0, 0]:
+            break
+        assert codes[0] == -signal.SIGKILL
+        seen.add(len(new))
+        num_killed += 1
+
+    assert len(new) == 1
+    assert num_killed > 20 // every
+    assert seen == {0, 1}
+
+
 def test_a_script_without_a_process_group_saves_alone(alone: core.Context, storage: DirectoryStorage) -> None:
     """A checkpoint is stored, recorded with its metadata and verified, and its index names its id."""
     storage_id = save(alone, state())
@@ -204,7 +270,7 @@ def test_a_script_without_a_process_group_saves_alone(alone: core.Context, stora
     assert left_over(storage) == []
 
 
-def test_leaving_the_context_waits_for_a_save_in_a_thread(tmp_path: Path, storage: DirectoryStorage) -> None:
+def test_leaving_the_context_waits_for_a_save_in_a_thread(group: None, storage: DirectoryStorage) -> None:
     """The last `async_save()` need not be waited for, though it waits itself until the block is about to end."""
     about_to_end = threading.Event()
 
@@ -214,18 +280,67 @@ def test_leaving_the_context_waits_for_a_save_in_a_thread(tmp_path: Path, storag
             return super().create_local_plan()
 
     with context(str(storage.root)) as opened:
-        torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
-        try:
-            writer = opened.checkpoint.dcp_writer(STEPS)
-            dcp.async_save(state(), storage_writer=writer, planner=Waiting())  # type: ignore[attr-defined]
-            assert writer.storage_id is None
-            about_to_end.set()
-        except BaseException:
-            torch.distributed.destroy_process_group()
-            raise
-    torch.distributed.destroy_process_group()
+        writer = opened.checkpoint.dcp_writer(STEPS)
+        dcp.async_save(state(), storage_writer=writer, planner=Waiting())  # type: ignore[attr-defined]
+        assert writer.storage_id is None
+        about_to_end.set()
 
     assert checkpoint_ids(storage) == [writer.storage_id]
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[None]:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("step", ["create_local_plan", "resolve_data"])
+def test_a_save_in_a_thread_beyond_the_grace_is_given_up(
+    group: None, storage: DirectoryStorage, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """After a stop, leaving the Context waits for `async_save()` within the grace, and nothing is visible later."""
+    monkeypatch.setenv("CORE_SDK_GRACE_S", "0.5")
+    may_go_on = threading.Event()
+
+    class Waiting(DefaultSavePlanner):
+        def create_local_plan(self) -> Any:
+            assert step != "create_local_plan" or may_go_on.wait()
+            return super().create_local_plan()
+
+        def resolve_data(self, write_item: Any) -> Any:
+            assert step != "resolve_data" or may_go_on.wait()
+            return super().resolve_data(write_item)
+
+    try:
+        with pytest.raises(GraceExceededError), context(str(storage.root), deadline=0.01) as opened:
+            wait_for(opened.preempt.should_preempt)
+            future = save_in_thread(opened, Waiting())
+    finally:
+        may_go_on.set()
+
+    assert future.exception() is not None
+    assert checkpoint_ids(storage) == []
+    assert left_over(storage) == []
+
+
+@pytest.mark.parametrize("step", ["beginning", "local plan", "global plan", "plan", "data"])
+def test_leaving_the_context_waits_for_no_thread_whose_save_has_failed(
+    group: None, storage: DirectoryStorage, caplog: pytest.LogCaptureFixture, step: str
+) -> None:
+    """A pool's thread, which lives on, is not waited for, nor an `async_save()` that never began; words tell of it."""
+    with ThreadPoolExecutor(1) as pool, context(str(storage.root)) as opened:
+        with pytest.raises(CheckpointException, match=FAILS):
+            pool.submit(save, opened, state(), FailingPlanner(0, step)).result()
+        future = save_in_thread(opened, FailingPlanner(0, step))  # its error keeps the writer
+        assert future.exception() is not None
+        refused = save_in_thread(opened, checkpoint_id="x")
+        assert "pass no checkpoint_id" in str(refused.exception())
+
+    assert checkpoint_ids(storage) == []
+    assert left_over(storage) == []
+    if step != "data":  # a failure that the writer itself has seen is in `failed_save`
+        assert "a thread that was to save by dcp_writer() has failed" in caplog.text
 
 
 def test_a_flipped_bit_is_found(alone: core.Context, storage: DirectoryStorage) -> None:
@@ -272,6 +387,12 @@ def test_mistakes_are_told(alone: core.Context, storage: DirectoryStorage, tmp_p
     with pytest.raises((ValueError, CheckpointException), match=r"has no file \.metadata"):
         load(alone, state(), plain)
     assert len(checkpoint_ids(storage)) == 2
+    assert writer.storage_id is not None
+    with pytest.raises((ValueError, CheckpointException), match="weight"):
+        load(alone, {"weight": torch.zeros(5, 5), "epoch": 0}, writer.storage_id)
+    alone.checkpoint.delete(plain)
+    with pytest.raises((CheckpointNotFoundError, CheckpointException), match=plain):
+        load(alone, state(), plain)
     if "enable_plan_caching" in inspect.signature(DefaultSavePlanner).parameters:
         save(alone, state(), DefaultSavePlanner(enable_plan_caching=True))
         with pytest.raises(CheckpointException, match="plan of an earlier save"):

@@ -106,7 +106,7 @@ def delete_newest(home: Home, folder: TrialFolder, count: int) -> int:
     return kept[len(kept) - len(deleted) - 1].steps_completed
 
 
-SLOW = [pytest.mark.slow, pytest.mark.timeout(1800)]
+SLOW = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
+import sys
 import threading
 import time
 import uuid
@@ -19,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn, TypeVar
 
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
@@ -36,8 +38,12 @@ from core_sdk.storage import Shard, Staging, Storage, unite
 
 T = TypeVar("T")
 
+logger = logging.getLogger("core_sdk.checkpoint")
+
 _INDEX_SUFFIX = ".metadata"
 _LOOK_INTERVAL_S = 0.1
+# The thread of `dcp.async_save()` begins at once, or never.
+_BEGINNING_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +105,7 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id:
+            self._is_awaited = False
             raise ValueError(
                 f"dcp_writer() draws the id of its checkpoint itself, and cannot store it as {checkpoint_id}: pass no "
                 "checkpoint_id, and read storage_id of the writer afterwards"
@@ -111,9 +118,13 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
         self._begun_at, self._is_awaited = time.monotonic(), True
         return staged
 
-    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+    def storage_meta(self) -> StorageMeta | None:
+        """Notes the thread that saves: torch asks for this first, before anything of the save can fail."""
         self._thread, self._is_awaited = threading.current_thread(), False
         self._begun_at = time.monotonic()
+        return super().storage_meta()
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         self._is_coordinator = is_coordinator
         with self._failure_noted():
             self._journal.check_open()
@@ -192,7 +203,7 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
         return self._storage_id
 
     def await_end(self, grace: Grace) -> None:
-        """Blocks until the thread of `dcp.async_save()` has stored the checkpoint, or has failed.
+        """Blocks until the thread of `dcp.async_save()` has stored the checkpoint, or has failed, which it says.
 
         After a stop it waits only until the grace is over, and then raises `GraceExceededError`.
         """
@@ -200,14 +211,25 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
             if grace.is_over():
                 self._cancel()
                 taken_s = time.monotonic() - self._begun_at
-                raise GraceExceededError(self._storage_id, taken_s, grace.total_s or 0.0)
+                raise GraceExceededError(self._storage_id or "of dcp_writer()", taken_s, grace.total_s or 0.0)
             time.sleep(_LOOK_INTERVAL_S)
+        if not self._is_stored:
+            self._discard()
+        if self._is_awaited or self._thread_beside() is not None:
+            logger.error(
+                "a thread that was to save by dcp_writer() has failed, and nothing of its checkpoint is visible: what "
+                "dcp.async_save() has returned, or the thread that has called dcp.save(), has the error"
+            )
 
     def _is_in_flight(self) -> bool:
-        thread = self._thread
-        return self._is_awaited or (
-            thread is not None and thread is not threading.current_thread() and thread.is_alive()
-        )
+        if self._is_awaited:
+            return time.monotonic() < self._begun_at + _BEGINNING_S
+        thread = self._thread_beside()
+        return thread is not None and _is_saving(thread)
+
+    def _thread_beside(self) -> threading.Thread | None:
+        """Returns the thread whose save has neither ended nor failed on this rank, unless it is the present one."""
+        return None if self._thread is threading.current_thread() else self._thread
 
     def _contribute(self, write: Callable[[], T], address: str) -> tuple[T, Shard]:
         """Writes files, and brings them to the coordinator; returns what `write` has returned, and their checksums."""
@@ -235,6 +257,17 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
             "dcp_writer() stores in the process of its Context, which alone records checkpoints: call dcp.async_save() "
             "with AsyncCheckpointerType.THREAD, or save to the directory of store_path() by checkpoint_id"
         )
+
+
+def _is_saving(thread: threading.Thread) -> bool:
+    """Returns whether the thread is in a call of `torch.distributed.checkpoint`.
+
+    A failure on another rank ends the call, and may leave the thread: a pool keeps its threads.
+    """
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None and not str(frame.f_globals.get("__name__")).startswith("torch.distributed.checkpoint"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _of_an_earlier_save() -> ValueError:
