@@ -21,8 +21,8 @@ from pathlib import Path
 
 from core_sdk.agent.starting import Agent, AgentSpawner
 from core_sdk.records import CommandRecord
+from core_sdk.slots import Slots
 from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import begin_in_experiment
 
 TARGET = 1.3

@@ -22,6 +22,11 @@
     │   ├── PausedError (ValueError)
     │   ├── NothingToResumeError
     │   └── RunInfoError
+    ├── SlotError                     the slots of this machine
+    │   ├── SlotDirectoryError
+    │   ├── SlotsTakenError
+    │   ├── NotEnoughSlotsError (ValueError)
+    │   └── GpusUnknownError
     ├── PlacementError (ValueError)   a scheduler has not started one launcher on each node
     │   └── SchedulerVariableError
     ├── MasterError                   the process that runs a home's experiments
@@ -379,6 +384,37 @@ class CommandNotExecutableError(CommandError):
 class CommandNotRecordableError(CommandError):
     def __init__(self, argument: str) -> None:
         super().__init__(f"the argument {argument!r} is not UTF-8, so that it could not be kept for a later resume")
+
+
+class SlotError(CoreSDKError):
+    """Slots of this machine cannot be taken."""
+
+
+class SlotDirectoryError(SlotError):
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        super().__init__(
+            f"no slot can be taken in {path}: {problem}. The variable CORE_SDK_SLOTS names another directory; it must "
+            "be the same for all users of this machine."
+        )
+
+
+class SlotsTakenError(SlotError):
+    def __init__(self, obstacles: str) -> None:
+        super().__init__(f"{obstacles}. `core-sdk run --slots` and `core-sdk trial resume` wait for their turn.")
+
+
+class NotEnoughSlotsError(SlotError, ValueError):
+    def __init__(self, num_wanted: int, num_there: int) -> None:
+        super().__init__(f"{num_wanted} slots were asked for, and this machine has {num_there} GPUs. Ask for fewer.")
+
+
+class GpusUnknownError(SlotError):
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            "this machine has GPUs whose names only `nvidia-smi -L` tells, since they are split, or have not been "
+            f"used yet, and it does not: {problem}. Name those to use by their UUIDs in CUDA_VISIBLE_DEVICES."
+        )
 
 
 class MasterError(CoreSDKError):

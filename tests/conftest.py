@@ -79,12 +79,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def scratch_environment(tmp_path: Path) -> Iterator[None]:
-    """No test sees the user's home, the run or job that the suite may be part of, or what another test has left."""
+    """No test sees the user's home and slots, the run or job that the suite may be part of, or what others left."""
     before = dict(os.environ)
     for name in before:
         if name.startswith(("CORE_SDK_", "SLURM_")):
             del os.environ[name]
     os.environ["CORE_SDK_HOME"] = str(tmp_path / "home")
+    os.environ["CORE_SDK_SLOTS"] = str(tmp_path / "slots")
     yield
     os.environ.clear()
     os.environ.update(before)

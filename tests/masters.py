@@ -10,7 +10,7 @@ from core_sdk.experiments.calling import call
 from core_sdk.experiments.protocol import GetStatus, Want
 from core_sdk.master._master import Master
 from core_sdk.master._server import Server
-from core_sdk.master.machine import Machine
+from core_sdk.slots import Machine
 from core_sdk.tracking import Home
 
 

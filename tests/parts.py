@@ -191,6 +191,7 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "hosts": _hosts,
     "kernel": _module("ipykernel"),
     "latency": _latency,
+    "other users": lambda: None if os.geteuid() == 0 else "only root can be another user",
     "packet loss": _programs("iptables"),
     "slurm": _programs("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged"),
     "ssh": _programs("ssh", "ssh-keygen", "sshd"),

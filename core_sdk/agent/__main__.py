@@ -33,6 +33,7 @@ from core_sdk.descriptors import HeldDirectory
 from core_sdk.experiments.reviving import revive_master
 from core_sdk.processes import Guardian, RankProcesses, await_guardians, end_marked
 from core_sdk.processes.output import Outlet
+from core_sdk.slots import Ticket
 from core_sdk.tracking.attempts.ending import end_attempt
 from core_sdk.tracking.home import TrialFolder
 from core_sdk.typed_lines import from_line, to_line
@@ -41,7 +42,7 @@ _STDIN = 0
 _STDOUT = 1
 _STDERR = 2
 _CHUNK_BYTES = 1 << 16
-_MOST_DESCRIPTORS = 3
+_MOST_DESCRIPTORS = 4
 # A screen that takes nothing for this long has stalled.
 _PATIENCE_S = 0.5
 # How long processes that the command leaves behind may go on: with their output, and after SIGTERM.
@@ -79,6 +80,7 @@ class _AttemptCommand:
         self._lock = AliveLock.adopt(descriptors.pop(0))
         with contextlib.suppress(OSError):  # a full disk: the attempt can then not be killed by its trial's id
             self._lock.sign()
+        self._ticket = Ticket.adopt(Path(order.ticket), descriptors.pop(0)) if order.ticket else None
         self._stdin = descriptors.pop(0) if order.has_stdin else None
         self._terminal = _Terminal(*order.screen) if order.screen else None
         self._screen = _outlet(descriptors.pop(0)) if order.screen else None
@@ -92,8 +94,10 @@ class _AttemptCommand:
 
     def run(self, messages: Iterator[AgentMessage]) -> None:
         """Runs the command, until it has ended, its end is recorded, and no process writes its output any more."""
-        # The trial counts as running, by its lock, until the guardian of a killed agent has killed all that is left.
-        guardian = Guardian(None, self._order.mark, held=[self._lock.fileno()])
+        # The trial counts as running, by its lock, until the guardian of a killed agent has killed all that is left. So
+        # does its ticket: no slot is free before that.
+        held = [self._lock.fileno(), *([self._ticket.fileno()] if self._ticket else [])]
+        guardian = Guardian(None, self._order.mark, held=held)
         try:
             process, output = self._start()
         except OSError as error:
@@ -120,6 +124,8 @@ class _AttemptCommand:
         with self._reaping:
             code = process.wait()
         problems = end_attempt(self._folder, self._order.attempt, self._lock, code)
+        if self._ticket is not None:
+            self._ticket.release()
         self._close_screen()
         self._tell(CommandEnded(code, tuple(problems)))
         guardian.dismiss()

@@ -19,11 +19,13 @@ class AgentOrder(msgspec.Struct, frozen=True, tag=True):
     mask: list[int]
     """The signals that are blocked in the command."""
     has_stdin: bool
-    """Whether the second descriptor is the command's stdin. The first one is the attempt's lock."""
+    """Whether a descriptor, after those of the attempt's lock and of its ticket, is the command's stdin."""
     screen: tuple[int, int] | None
     """The rows and columns of the user's terminal, for whose output the last descriptor is; None without one."""
     ends_with: int | None
     """The process whose end kills the command."""
+    ticket: str | None = None
+    """The path of the ticket for the slots of the attempt."""
 
 
 class SendSignal(msgspec.Struct, frozen=True, tag=True):

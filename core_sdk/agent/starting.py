@@ -82,7 +82,7 @@ class Agent:
 
         When the process `ends_with` ends, the command is killed with all that it has started, and nothing is recorded.
 
-        The lock of `start` is the agent's from now on. Raises `CommandNotExecutableError`.
+        The lock and the ticket of `start` are the agent's from now on. Raises `CommandNotExecutableError`.
         """
         folder, command = start.folder, start.command
         if command is None:
@@ -111,8 +111,10 @@ class Agent:
             has_stdin=stdin is not None,
             screen=None if screen is None else (screen.num_rows, screen.num_columns),
             ends_with=ends_with,
+            ticket=None if start.ticket is None else str(start.ticket.path),
         )
         descriptors = [start.lock.fileno()]
+        descriptors += [] if start.ticket is None else [start.ticket.fileno()]
         descriptors += [] if stdin is None else [stdin]
         descriptors += [] if screen is None else [screen.output]
         answer = self._order(order, descriptors)
@@ -121,6 +123,8 @@ class Agent:
         if isinstance(answer, CommandNotStarted):
             raise CommandNotExecutableError(command.argv[0], answer.reason)
         start.lock.leave()
+        if start.ticket is not None:
+            start.ticket.leave()
 
     def _order(self, order: AgentOrder, descriptors: list[int]) -> AgentAnswer | None:
         with self._sending, contextlib.suppress(OSError):  # an agent that was killed gives no answer

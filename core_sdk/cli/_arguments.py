@@ -102,6 +102,21 @@ Seed = Annotated[
         show_default=False,
     ),
 ]
+
+
+def parse_slots(text: str) -> int:
+    """Returns a number of slots from the command line. Raises `typer.BadParameter`."""
+    if not text.isdecimal() or not int(text):
+        raise typer.BadParameter(f"{text} is no number of slots: a slot is whole, and one trial has it at a time")
+    return int(text)
+
+
+AvoidBusy = Annotated[
+    bool,
+    typer.Option(
+        "--avoid-busy", help='Leave GPUs alone whose memory a program fills that has no slot; needs "core-sdk[gpu]".'
+    ),
+]
 TrialName = Annotated[
     str | None,
     typer.Option(

@@ -3,6 +3,7 @@
 | variable            | meaning                                                                     |
 |---------------------|-----------------------------------------------------------------------------|
 | `CORE_SDK_HOME`     | the directory of all records; default: the platform's user data directory    |
+| `CORE_SDK_SLOTS`    | the directory by which all users of a machine share its slots; default: /tmp/core-sdk-slots |
 | `CORE_SDK_SPOOLED_HOME` | to a worker that cannot see the home: where that is; `CORE_SDK_HOME` is its spool   |
 | `CORE_SDK_RUN_INFO` | a JSON file (mode 0600) with what `get_cluster_info()` returns                |
 | `CORE_SDK_SEED`     | from a process to itself: its pid, and the seed of the trial that it has begun |
@@ -102,6 +103,7 @@ from core_sdk.environment._settings import (
     is_usr1_stop,
     known_grace_s,
     max_media_bytes,
+    slot_directory,
     stop_signals,
     storage_deadline_s,
     writer_variables,

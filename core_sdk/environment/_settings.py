@@ -14,6 +14,7 @@ from core_sdk.environment.names import (
     MAX_MEDIA_VARIABLE,
     QUIET_VARIABLE,
     RUN_INFO_VARIABLE,
+    SLOTS_VARIABLE,
     STOP_NOTICES_VARIABLE,
     STORAGE_DEADLINE_VARIABLE,
     TEST_MODE_VARIABLE,
@@ -25,6 +26,7 @@ from core_sdk.errors import HomeNotWritableError
 _DEFAULT_GRACE_S = 3600.0
 _DEFAULT_STORAGE_DEADLINE_S = 300.0
 _DEFAULT_MAX_MEDIA_MB = 64.0
+_DEFAULT_SLOT_DIRECTORY = "/tmp/core-sdk-slots"  # not TMPDIR, since all users must mean the same
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,11 @@ def storage_deadline_s() -> float:
     """
     text = os.environ.get(STORAGE_DEADLINE_VARIABLE)
     return _seconds(STORAGE_DEADLINE_VARIABLE, text) if text else _DEFAULT_STORAGE_DEADLINE_S
+
+
+def slot_directory(variables: Mapping[str, str] = os.environ) -> Path:
+    """Returns the directory by which all users of this machine share its slots."""
+    return Path(variables.get(SLOTS_VARIABLE) or _DEFAULT_SLOT_DIRECTORY).absolute()
 
 
 def max_media_bytes() -> int:

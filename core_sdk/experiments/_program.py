@@ -17,7 +17,7 @@ from core_sdk.environment import recorded_variables
 from core_sdk.environment.arguments import named
 from core_sdk.errors import ConfigProblem, InvalidConfigError
 from core_sdk.experiments.code import STARTUP_HOOK, PackedCode
-from core_sdk.tracking.attempts.slots import configured_variables
+from core_sdk.tracking.attempts.variables import configured_variables
 
 # A word that a shell does not change.
 _PLAIN_WORD = re.compile(r"\s*([\w@%+:,./-]+)(?=\s|$)")

@@ -46,7 +46,6 @@ from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._queue import decide
 from core_sdk.master._run import Run
 from core_sdk.master._standstill import Standstill, file_states, find_held
-from core_sdk.master.machine import Machine
 from core_sdk.master.pools import MachinePool, ResourcePool
 from core_sdk.records import (
     FORMAT,
@@ -57,6 +56,7 @@ from core_sdk.records import (
     SettingsChanged,
     TrialWanted,
 )
+from core_sdk.slots import Machine
 from core_sdk.tracking.home import ExperimentFolder, Home
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.reviving import announce_master, dismiss_master
 from core_sdk.master._master import Master
 from core_sdk.master._server import Server
-from core_sdk.master.machine import Machine
+from core_sdk.slots import Machine
 from core_sdk.tracking.home import Home
 
 

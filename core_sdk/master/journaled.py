@@ -10,7 +10,7 @@ import msgspec
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.following import FollowedExperiment
 from core_sdk.experiments.protocol import ExperimentStatus, HomeStatus, RunningTrial
-from core_sdk.master.machine import status_without_master
+from core_sdk.master.occupancy import status_without_master
 from core_sdk.tracking.home import Home
 
 

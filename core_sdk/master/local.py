@@ -10,7 +10,7 @@ from core_sdk.errors import MasterRefusedError
 from core_sdk.experiments.reviving import dismiss_master
 from core_sdk.master._master import Master
 from core_sdk.master._server import Server
-from core_sdk.master.machine import Machine
+from core_sdk.slots import Machine
 from core_sdk.tracking.home import Home
 
 

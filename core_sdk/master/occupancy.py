@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from core_sdk.experiments.protocol import HomeStatus
+from core_sdk.slots import Machine
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,12 @@ class OccupiedSlot:
     device: str = ""
     cluster: str = ""
     """The address of the Ray cluster; empty for this machine."""
+
+
+def status_without_master() -> HomeStatus:
+    """Returns the status of a home that has no master: free slots, and no experiments."""
+    machine = Machine.here()
+    return HomeStatus(num_slots=machine.num_slots, gpus=machine.gpus)
 
 
 _NOBODY: tuple[int | None, int | None] = None, None

@@ -143,6 +143,8 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     max_length: int | dict[str, int] | None = None
     num_slots: int | None = None
     """The value of `core-sdk run --slots`."""
+    takes_slots: bool = False
+    """Whether its attempts take that many slots of their machine from all other users."""
     continued_from: str | None = None
     """The checkpoint of another trial that this one started from."""
     keep: RecordedKeep | None = None
@@ -170,6 +172,11 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     def told_hparams(self) -> dict[str, Any]:
         """The value of `info.trial.hparams`, in each attempt."""
         return merged_groups(self.hparams, self.given_hparams)
+
+    @property
+    def slots_to_take(self) -> int | None:
+        """The number of the machine's slots that its next attempt takes; None if it takes none."""
+        return self.num_slots if self.takes_slots else None
 
     @property
     def chosen_hparams(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from core_sdk.environment import Environment, batch_job, visible_gpus
 from core_sdk.errors import CoreSDKError, SlurmError
 from core_sdk.placement import SlurmJob
 from core_sdk.processes import STOPS, CaughtSignals
+from core_sdk.slots import Slots
 from core_sdk.slurm import commands
 from core_sdk.slurm.fate import Fate, fate_of, follows
 from core_sdk.slurm.script import step_command
@@ -25,7 +26,6 @@ from core_sdk.tracking.attempts.continuation import describe_end, newest_good_ch
 from core_sdk.tracking.attempts.ending import read_end, read_settled
 from core_sdk.tracking.attempts.killing import kill, killable_attempt
 from core_sdk.tracking.attempts.running import await_end, take_for_dead
-from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import AttemptStart, resume
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.spool.node import sees_home

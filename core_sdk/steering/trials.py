@@ -94,11 +94,12 @@ def _is_steered_by_master(home: Home, experiment_id: int) -> bool:
 def resume(home: Home, trial_id: int) -> AttemptStart:
     """Starts the next attempt in the background, from the newest good checkpoint; its output is kept.
 
-    Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError`, `CommandError`, `TrialInSlurmError`, and
-    the errors of `check_steered_alone`.
+    Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError`, `CommandError`, `TrialInSlurmError`,
+    `SlotError` if it needs slots that others have, and the errors of `check_steered_alone`.
     """
     from core_sdk.agent.background import start_in_background  # processes, which the other verbs do not need
     from core_sdk.agent.starting import Agent
+    from core_sdk.slots import taken_slots
     from core_sdk.tracking.attempts import starting
 
     folder = home.trial(trial_id)
@@ -106,7 +107,8 @@ def resume(home: Home, trial_id: int) -> AttemptStart:
     if (job := folder.read_slurm_job()) is not None:
         advice = f"`core-sdk trial resume {trial_id}` submits its next job, where Slurm's commands are"
         raise TrialInSlurmError(trial_id, "resume", job.job_id, advice)
-    return start_in_background(Agent(), lambda: starting.resume(folder))
+    with taken_slots(folder.read_record().slots_to_take, home.root) as slots:
+        return start_in_background(Agent(), lambda: starting.resume(folder, slots=slots))
 
 
 def archive(home: Home, trial_id: int) -> None:

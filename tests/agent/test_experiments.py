@@ -17,9 +17,9 @@ from processes import TIMEOUT_S
 
 from core_sdk.agent.starting import Agent
 from core_sdk.records import CommandRecord, to_json
+from core_sdk.slots import Slots
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.running import attempt_rows
-from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import AttemptStart, begin, begin_in_experiment, requested_trials, resume
 
 Begin = Callable[..., AttemptStart]

@@ -78,7 +78,6 @@ from core_sdk.experiments.reviving import announce_master, revive_master
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.journal import JournalWriter, read_journal, read_records
 from core_sdk.master._master import Master
-from core_sdk.master.machine import Machine
 from core_sdk.records import (
     STOPPED_BY_SEARCHER,
     AttemptBegun,
@@ -98,6 +97,7 @@ from core_sdk.records import (
     ValidationRead,
     metrics_from_json,
 )
+from core_sdk.slots import Machine
 from core_sdk.steering import trials
 from core_sdk.storage import DirectoryStorage, storage_from_url
 from core_sdk.tracking import Home, open_view

@@ -13,9 +13,9 @@ from processes import wait_for
 
 from core_sdk.journal import read_records
 from core_sdk.records import CommandRecord, OperationCompleted, SearchRecord, StopAcknowledged
+from core_sdk.slots import Slots
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.attempts.operations import post_operations
-from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import AttemptStart, begin_in_experiment, resume
 from core_sdk.tracking.rows import StreamPosition
 from core_sdk.tracking.streams import read_news

@@ -18,7 +18,7 @@ from core_sdk.agent.starting import AgentSpawner
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.protocol import ChangeSettings
 from core_sdk.master._master import Master
-from core_sdk.master.machine import Machine
+from core_sdk.slots import Machine
 from core_sdk.tracking import Home
 from core_sdk.tracking.index import Index
 

@@ -82,7 +82,7 @@ def _describe(found: MasterStatus) -> str:
 @slot_app.command("list")
 def list_slots(as_json: AsJson = False) -> None:
     """List the slots of this machine and of the Ray clusters that experiments use, and the trials on them."""
-    from core_sdk.master.machine import status_without_master
+    from core_sdk.master.occupancy import status_without_master
 
     rows = occupied_slots(_read_status() or status_without_master())
     has_nodes = any(row.node for row in rows)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, NoReturn
 
 import typer
 
-from core_sdk.cli._arguments import Detach, Hparams, NewLabels, Notes, Seed, TrialName, parse_hparams
+from core_sdk.cli._arguments import (
+    AvoidBusy,
+    Detach,
+    Hparams,
+    NewLabels,
+    Notes,
+    Seed,
+    TrialName,
+    parse_hparams,
+    parse_slots,
+)
 from core_sdk.cli._ids import WrittenTrial
 
 
@@ -32,11 +43,14 @@ def run(
     slots: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="How many GPUs, or places on the CPU, `info.slot_ids` names; a launcher starts a rank for each.",
-            show_default="1; a launcher asks the machine",
+            parser=parse_slots,
+            metavar="N",
+            help="Wait for so many GPUs, or places on the CPU, and take them from all users of this machine; a "
+            "launcher starts a rank for each.",
+            show_default="none are taken; a launcher asks the machine",
         ),
     ] = None,
+    avoid_busy: AvoidBusy = False,
     detach: Detach = False,
     trial: WrittenTrial = None,
     writer: Annotated[
@@ -73,32 +87,39 @@ def run(
     that asks should_preempt() saves and stops, and a second Ctrl-C ends it. If the terminal is closed, or core-sdk
     itself is killed, the script goes on, and its output and its end are still recorded.
 
+    With --slots it first waits until no other trial has the slots, of anybody on this machine, and those who came
+    earlier have theirs: `core-sdk slot list` shows them. The trial begins, and gets its number, after that.
+
     With --writer the command takes the place of core-sdk: its output and its exit status are its own.
     """
     if trial is not None or writer is not None:
-        given = (name, trial_name, notes or None, label, hparam, seed, slots, detach or None)
+        given = (name, trial_name, notes or None, label, hparam, seed, slots, avoid_busy or None, detach or None)
         _write(command, trial, writer, is_alone=all(each is None for each in given))
     if engine == _Engine.local and (nodes > 1 or sbatch or dry_run):
         raise typer.BadParameter("--nodes, --sbatch and --dry-run are about Slurm: give --engine slurm, too")
+    if avoid_busy and (slots is None or engine != _Engine.local):
+        raise typer.BadParameter("--avoid-busy is for the GPUs of this machine that --slots takes")
     from core_sdk.agent.starting import Agent
 
     agent = Agent() if engine == _Engine.local else None  # it imports what it needs while we do
     from core_sdk.cli.running.attempt import run_attempt
     from core_sdk.environment import Environment
     from core_sdk.tracking.attempts.definition import Description
-    from core_sdk.tracking.attempts.starting import AttemptStart, begin
+    from core_sdk.tracking.attempts.starting import begin, check_beginning
 
     described = Description(trial_name, notes, label or [])
     hparams = parse_hparams(hparam or [])
     home = Environment.read().home
-
-    def decide() -> AttemptStart:
-        return begin(home, command, name=name, described=described, hparams=hparams, num_slots=slots, seed=seed)
-
+    start = partial(begin, home, command, name=name, described=described, hparams=hparams, seed=seed)
     if agent is not None:
-        raise typer.Exit(run_attempt(agent, decide, is_detached=detach))
+        from core_sdk.cli.running.slots import slots_in_turn
+
+        check_beginning(command, name, hparams)  # before it waits
+        with slots_in_turn(slots, home, avoids_busy=avoid_busy) as taken:
+            raise typer.Exit(run_attempt(agent, partial(start, slots=taken), is_detached=detach))
     from core_sdk.cli.running.slurm import request_of, run_in_slurm
 
+    decide = partial(start, num_slots=slots)
     request = request_of(nodes, slots, tuple(sbatch or ()))
     raise typer.Exit(run_in_slurm(decide, request, is_dry_run=dry_run, is_detached=detach))
 

@@ -80,12 +80,14 @@ def resume(
     `DATA=/data core-sdk trial resume 7`. A command after `--` replaces the recorded one from now on, for example to
     train on another number of ranks.
 
-    If the trial was asked to pause and still runs, this waits up to a minute for its end.
+    If the trial was asked to pause and still runs, this waits up to a minute for its end. If it was started with
+    --slots, or by a master, this waits for as many slots.
     """
     from core_sdk.agent.starting import Agent
 
     agent = Agent()  # it imports what it needs while we do
     from core_sdk.cli.running.attempt import run_attempt
+    from core_sdk.cli.running.slots import slots_in_turn
     from core_sdk.tracking.attempts import starting
 
     home = open_home()
@@ -96,9 +98,9 @@ def resume(
         from core_sdk.cli.running.slurm import resume_in_slurm
 
         raise typer.Exit(resume_in_slurm(folder, command or (), is_again=again, is_detached=detach))
-    raise typer.Exit(
-        run_attempt(agent, lambda: starting.resume(folder, command or (), is_again=again), is_detached=detach)
-    )
+    with slots_in_turn(folder.read_record().slots_to_take, home.root) as slots:
+        start = partial(starting.resume, folder, command or (), is_again=again, slots=slots)
+        raise typer.Exit(run_attempt(agent, start, is_detached=detach))
 
 
 def _await_stop(folder: TrialFolder) -> None:
@@ -149,14 +151,18 @@ def continue_(
 
     agent = Agent()
     from core_sdk.cli.running.attempt import run_attempt
+    from core_sdk.cli.running.slots import slots_in_turn
     from core_sdk.tracking.attempts.definition import Description
     from core_sdk.tracking.attempts.starting import continue_from
 
     described = Description(trial_name, notes, label or [])
     hparams, kept = parse_hparams(hparam or []), None if keep is None else _parse_keep(keep)
     more: dict[str, Any] = {"hparams": hparams, "storage_id": checkpoint, "keep": kept, "seed": seed}
-    start = partial(continue_from, open_home().trial(trial_id), command or (), described=described, **more)
-    raise typer.Exit(run_attempt(agent, start, is_detached=detach))
+    home = open_home()
+    source = home.trial(trial_id)
+    with slots_in_turn(source.read_record().slots_to_take, home.root) as slots:
+        start = partial(continue_from, source, command or (), described=described, slots=slots, **more)
+        raise typer.Exit(run_attempt(agent, start, is_detached=detach))
 
 
 def _parse_keep(text: str) -> RecordedKeep:

@@ -12,10 +12,10 @@ from pathlib import Path
 from core_sdk.agent.starting import Agent, AgentSpawner
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.master.machine import Machine
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
 from core_sdk.records import AttemptOutcome
+from core_sdk.slots import Machine
 from core_sdk.tracking.attempts.killing import kill
 from core_sdk.tracking.attempts.running import never_began, take_back
 from core_sdk.tracking.attempts.starting import AttemptStart

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk.experiments.submitted import SubmittedExperiment
+from core_sdk.slots import Slots
 from core_sdk.tracking.attempts.killing import kill
 from core_sdk.tracking.attempts.running import await_end, never_began, take_back
-from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import AttemptStart, begin_in_experiment, resume
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.next_attempt import left_attempt

@@ -8,8 +8,7 @@ from core_sdk.errors import MasterSilentError
 from core_sdk.experiments.calling import call_running
 from core_sdk.experiments.protocol import ExperimentStatus, GetStatus, HomeStatus
 from core_sdk.master.journaled import journaled_status
-from core_sdk.master.machine import status_without_master
-from core_sdk.master.occupancy import OccupiedSlot, occupied_slots
+from core_sdk.master.occupancy import OccupiedSlot, occupied_slots, status_without_master
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.rows import ExperimentRow
 

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from core_sdk.records import PLACED, ClusterInfo, TrialInfo, TrialRecord, from_json, to_json
-from core_sdk.tracking.attempts.slots import Slots
+from core_sdk.slots import Slots
 
 
 def names_trial(info: ClusterInfo | None) -> TypeGuard[ClusterInfo]:

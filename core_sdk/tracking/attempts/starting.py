@@ -28,13 +28,14 @@ from core_sdk.errors import (
     TrialRunningError,
 )
 from core_sdk.records import ClusterInfo, CommandRecord, RecordedKeep, TrialRecord, check_name, from_json
+from core_sdk.slots import Slots, Ticket
 from core_sdk.tracking.attempts.claiming import new_record
 from core_sdk.tracking.attempts.command import command_here, resolve, script_name
 from core_sdk.tracking.attempts.continuation import Continuation, chosen_checkpoint, newest_good_checkpoint
 from core_sdk.tracking.attempts.definition import Description, recordable_hparams
 from core_sdk.tracking.attempts.provisional import discard_provisional, provisional_experiment
 from core_sdk.tracking.attempts.run_info import started_info
-from core_sdk.tracking.attempts.slots import Slots, configured_variables
+from core_sdk.tracking.attempts.variables import configured_variables
 from core_sdk.tracking.deletion import delete_trial
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.next_attempt import claim_next_attempt
@@ -59,6 +60,14 @@ class AttemptStart:
     """Environment variables, which take precedence over those of the command."""
     default_variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that neither the command nor the agent's environment sets."""
+    ticket: Ticket | None = None
+    """The ticket for the slots of the attempt, if it has taken any of this machine's."""
+
+    def release(self) -> None:
+        """Releases the trial and the slots, of an attempt that is not started after all."""
+        self.lock.release()
+        if self.ticket is not None:
+            self.ticket.release()
 
     def postpone(self) -> None:
         """Takes back an attempt of which nothing has run, and leaves the trial to whoever resumes it."""
@@ -70,7 +79,7 @@ class AttemptStart:
         if not self.is_new_trial:
             self.folder.run_info_path(self.number).unlink()
             self.folder.log_path(self.number).unlink(missing_ok=True)
-        self.lock.release()
+        self.release()
         if self.is_new_trial:
             trial = self.folder.read_record()
             delete_trial(self.folder)
@@ -86,6 +95,7 @@ def begin(
     described: Description | None = None,
     hparams: Mapping[str, Any] | None = None,
     num_slots: int | None = None,
+    slots: Slots | None = None,
     seed: int | None = None,
 ) -> AttemptStart:
     """Begins a new trial of this command, here. Without a `name`, its experiment has the name of the script.
@@ -94,11 +104,7 @@ def begin(
 
     Raises `CommandError` or `InvalidNameError`, and leaves no trial then.
     """
-    command = None if argv is None else command_here(argv)
-    script = main_script() if command is None else script_name(command.argv)
-    experiment_name = check_name("the experiment's name", script if name is None else name)
-    if command is not None:
-        fill(command.argv, recordable_hparams(hparams or {}))  # refuses a command that names others
+    command, experiment_name = check_beginning(argv, name, hparams or {})
     described = described or Description()
     home = Home.create(home_path)
     folder = home.create_trial()
@@ -109,13 +115,29 @@ def begin(
     trial = msgspec.structs.replace(
         new_record(folder, experiment.experiment_id, seed),
         hparams=recordable_hparams(hparams or {}),
-        num_slots=num_slots,
+        num_slots=num_slots if slots is None else len(slots.ids),
+        takes_slots=slots is not None,
         labels=list(described.labels),
         name=described.trial_name or "",
         notes=described.notes,
         is_named=name is not None,
     )
-    return _first_attempt(folder, trial, command)
+    return _first_attempt(folder, trial, command, slots=slots)
+
+
+def check_beginning(
+    argv: Sequence[str] | None, name: str | None, hparams: Mapping[str, Any]
+) -> tuple[CommandRecord | None, str]:
+    """Returns the command of a new trial and its experiment's name.
+
+    Raises `CommandError` or `InvalidNameError`, as `begin` does.
+    """
+    command = None if argv is None else command_here(argv)
+    script = main_script() if command is None else script_name(command.argv)
+    experiment_name = check_name("the experiment's name", script if name is None else name)
+    if command is not None:
+        fill(command.argv, recordable_hparams(hparams))  # refuses a command that names others
+    return command, experiment_name
 
 
 def begin_in_experiment(
@@ -144,6 +166,7 @@ def begin_in_experiment(
             data=dict(config.get("data") or {}),
             max_length=(config.get("searcher") or {}).get("max_length"),
             num_slots=len(slots.ids) or None,
+            takes_slots=slots.ticket is not None,
             continued_from=warm_start,
             is_named=True,
         )
@@ -241,6 +264,7 @@ def continue_from(
     keep: RecordedKeep | None = None,
     seed: int | None = None,
     described: Description | None = None,
+    slots: Slots | None = None,
 ) -> AttemptStart:
     """Begins a new trial with the newest good checkpoint, the command, the hyperparameters and the seed of `source`.
 
@@ -280,7 +304,7 @@ def continue_from(
         seed=trial.seed if seed is None else seed,
         is_seed_given=trial.is_seed_given or seed is not None,
     )
-    return _first_attempt(folder, trial, command, continuation, config=_last_config(source))
+    return _first_attempt(folder, trial, command, continuation, config=_last_config(source), slots=slots)
 
 
 def _first_attempt(
@@ -313,6 +337,8 @@ def _start(
     is_new_trial: bool = False,
 ) -> AttemptStart:
     has_gpus = slots is None or bool(slots.gpus)
+    if slots is not None and slots.ticket is not None:
+        slots.ticket.name_trial(folder.home_root, folder.trial_id)
     arguments: dict[str, str] = {}
     if command is not None:
         argv, arguments = fill(command.argv, from_json(trial.chosen_hparams))
@@ -331,6 +357,7 @@ def _start(
             **arguments,
         },
         default_variables=slots.default_variables if slots else {},
+        ticket=slots.ticket if slots else None,
     )
 
 

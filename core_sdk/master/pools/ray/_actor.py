@@ -17,9 +17,9 @@ from core_sdk.environment import visible_gpus
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.slots import Slots
 from core_sdk.tracking.attempts.killing import kill
 from core_sdk.tracking.attempts.running import await_end, never_began
-from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import AttemptStart, claimed_elsewhere
 from core_sdk.tracking.home import Home
 from core_sdk.tracking.spool.node import sees_home

@@ -35,7 +35,7 @@ from core_sdk.master.pools.ray._messages import (
     Watch,
 )
 from core_sdk.master.pools.ray._spooled import SpooledAttempt
-from core_sdk.tracking.attempts.slots import Slots
+from core_sdk.slots import Slots
 from core_sdk.workers.ray import RayCluster, free_resources_by_node, reason_of
 
 logger = logging.getLogger("core_sdk.master")

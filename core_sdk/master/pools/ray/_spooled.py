@@ -11,8 +11,8 @@ import ray
 from core_sdk.alive import AliveLock
 from core_sdk.errors import CoreSDKError, HomeError, NodeLostError
 from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.slots import Slots
 from core_sdk.tracking.attempts.running import await_end
-from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import AttemptStart
 from core_sdk.tracking.spool.shipment import Shipment
 

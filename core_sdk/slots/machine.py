@@ -1,0 +1,86 @@
+"""The slots of this machine, GPUs or places on its CPU, and those that one attempt has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from core_sdk.environment import visible_gpus
+from core_sdk.slots._gpus import full_names, gpus_here
+from core_sdk.slots.directory import Ticket
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slots that an attempt may use."""
+
+    ids: tuple[int, ...]
+    gpus: tuple[str, ...] = ()
+    """CUDA's names (indices or UUIDs) of the GPUs that the slots are; empty for places on the CPU."""
+    num_threads: int = 1
+    """The number of threads that one place on the CPU is worth."""
+    ticket: Ticket | None = None
+    """The ticket that keeps the slots from others; None for slots that somebody else, such as Ray, has given."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that hide the GPUs of other attempts. An attempt without a GPU sees none."""
+        return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus)}
+
+    @property
+    def default_variables(self) -> dict[str, str]:
+        """The variables that are set only if the user has not set them."""
+        return {} if self.gpus else {"OMP_NUM_THREADS": str(self.num_threads)}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The slots of this machine that trials run on, numbered from 0."""
+
+    num_slots: int
+    gpus: tuple[str, ...] = ()
+    """CUDA's name of each slot's GPU, its UUID if known; empty if the slots are places on the CPU."""
+    avoids_busy: bool = False
+    """Whether GPUs are left alone that a program fills which holds no slot."""
+
+    @classmethod
+    def here(cls, num_places: int | None = None, *, avoids_busy: bool = False) -> Machine:
+        """Returns `num_places` on the CPU if given, else all GPUs that this process may use, else a place per CPU.
+
+        Raises `GpusUnknownError`, and `MissingDependencyError` if busy GPUs cannot be told from others.
+        """
+        if num_places is not None:
+            return cls(num_places)
+        named = visible_gpus()
+        gpus = gpus_here() if named is None else full_names(named, gpus_here)
+        machine = cls(len(gpus) or _num_cpus(), tuple(gpus), avoids_busy)
+        machine.usable()
+        return machine
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the slots, by which all users of the machine know them."""
+        return self.gpus or [f"cpu-{slot}" for slot in range(self.num_slots)]
+
+    def usable(self, used: Collection[int] = ()) -> list[str]:
+        """Returns the names of the slots that are not `used`, and those of idle GPUs only if the others are avoided."""
+        busy: Collection[str] = ()
+        if self.avoids_busy and self.gpus:
+            from core_sdk.slots.busy import busy_gpus  # NVML, which few need
+
+            busy = busy_gpus()
+        return [name for slot, name in enumerate(self.names) if slot not in used and name not in busy]
+
+    def slots(self, ids: Sequence[int], ticket: Ticket | None = None) -> Slots:
+        gpus = tuple(self.gpus[slot] for slot in ids) if self.gpus else ()
+        return Slots(tuple(ids), gpus, max(1, len(ids) * _num_cpus() // max(1, self.num_slots)), ticket)
+
+    def held(self, ticket: Ticket) -> Slots:
+        """Returns the slots that the ticket has taken, which are of this machine."""
+        numbers = {name: slot for slot, name in enumerate(self.names)}
+        return self.slots([numbers[name] for name in ticket.held], ticket)
+
+
+def _num_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

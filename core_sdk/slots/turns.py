@@ -1,0 +1,84 @@
+"""Whose turn it is: a pure function of the tickets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class PostedTicket:
+    """A ticket of living processes, as everybody may read it."""
+
+    number: int
+    place: int
+    """The place in the line: smaller ones come first. It is the number, or that of a ticket whose place it takes."""
+    num_wanted: int
+    usable: Sequence[str]
+    """The names of the slots that it could use, those that it prefers first."""
+    held: Sequence[str]
+    """The slots that it has; empty while it waits."""
+    user: str
+    pid: int
+    """The process that waits, or has waited. It may run in another container."""
+    since: float
+    """The time since which it waits, or has the slots, in seconds since the epoch."""
+    is_asleep: bool = False
+    """Whether it waits, but has not looked for its turn lately, since its process was stopped (Ctrl-Z)."""
+    home: str | None = None
+    """The home of its trial; None for a ticket of another user, as is `trial_id`."""
+    trial_id: int | None = None
+    """None while it waits."""
+
+
+def slots_for(number: int, tickets: Iterable[PostedTicket]) -> Sequence[str]:
+    """Returns the slots that this waiting ticket gets now; empty if it has to wait.
+
+    Free slots are kept for tickets that have waited longer and could use them, as many as each of these wants, so that
+    small tickets never overtake a large one. Tickets for other slots do not wait for each other.
+    """
+    tickets = list(tickets)
+    taken = {slot for ticket in tickets for slot in ticket.held}
+    for ticket in _line(tickets):
+        free = [slot for slot in ticket.usable if slot not in taken][: ticket.num_wanted]
+        if ticket.number == number:
+            return free if len(free) == ticket.num_wanted else ()
+        taken.update(() if ticket.is_asleep else free)
+    return ()
+
+
+def obstacles(number: int, tickets: Iterable[PostedTicket], home: Path | None = None) -> str:
+    """Returns in words who has the slots that this waiting ticket could use; empty if only trials of `home` have."""
+    tickets = list(tickets)
+    own = next(ticket for ticket in tickets if ticket.number == number)
+    before = [ticket for ticket in _line(tickets) if (ticket.place, ticket.number) < (own.place, own.number)]
+    holders = [ticket for ticket in tickets if not set(ticket.held).isdisjoint(own.usable)]
+    first = [ticket for ticket in before if not set(ticket.usable).isdisjoint(own.usable) and not ticket.is_asleep]
+    if home is not None and all(ticket.home == str(home) for ticket in (*holders, *first)):
+        return ""
+    told = [f"{_owner(ticket)} has {_listed(ticket.held)} since {_clock(ticket.since)}" for ticket in holders]
+    told += [f"{_owner(ticket)} waits for {ticket.num_wanted} since {_clock(ticket.since)}" for ticket in first]
+    return f"waiting for {own.num_wanted} of {len(own.usable)} slots" + (f": {'; '.join(told)}" if told else "")
+
+
+def _line(tickets: Iterable[PostedTicket]) -> list[PostedTicket]:
+    """Returns the tickets that wait, in the order of their turns."""
+    return sorted((each for each in tickets if not each.held), key=lambda each: (each.place, each.number))
+
+
+def _owner(ticket: PostedTicket) -> str:
+    if ticket.home is None:
+        return f"{ticket.user} (process {ticket.pid})"
+    return f"a trial of {ticket.home}" if ticket.trial_id is None else f"trial {ticket.trial_id} of {ticket.home}"
+
+
+def _listed(slots: Sequence[str]) -> str:
+    return ", ".join(slots)
+
+
+def _clock(seconds: float) -> str:
+    there = time.localtime(seconds)
+    is_today = there[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M", there)

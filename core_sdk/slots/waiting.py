@@ -1,0 +1,63 @@
+"""Takes slots for one command, which waits for its turn."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from core_sdk.errors import NotEnoughSlotsError, SlotDirectoryError, SlotsTakenError
+from core_sdk.slots.directory import SlotDirectory, Ticket
+from core_sdk.slots.machine import Machine, Slots
+
+_PAUSE_S = 0.2
+
+
+@contextlib.contextmanager
+def taken_slots(
+    num_slots: int | None, home: Path, tell: Callable[[str], None] | None = None, *, avoids_busy: bool = False
+) -> Iterator[Slots | None]:
+    """Takes slots of this machine for an attempt of `home`, as soon as those who came earlier have theirs.
+
+    At the end of the block they are given back, unless an attempt has been started on them. Without a number none are
+    taken. `tell` gets the words of who has them, once, if they are not free; without it nobody waits. On the CPU there
+    may be more places than CPUs. With `avoids_busy`, GPUs that programs without a slot fill are not taken.
+
+    Raises `NotEnoughSlotsError`, `SlotsTakenError` if nobody waits, `SlotDirectoryError` or `GpusUnknownError`.
+    """
+    if num_slots is None:
+        yield None
+        return
+    machine = Machine.here(avoids_busy=avoids_busy)
+    if not machine.gpus:
+        machine = Machine(max(num_slots, machine.num_slots))
+    elif num_slots > machine.num_slots:
+        raise NotEnoughSlotsError(num_slots, machine.num_slots)
+    ticket = Ticket(SlotDirectory(), home)
+    is_told = False
+    try:
+        while not _take(ticket, num_slots, machine):
+            if tell is None:
+                raise SlotsTakenError(_obstacles(ticket, machine))
+            if not is_told:
+                tell(_obstacles(ticket, machine))
+                is_told = True
+            time.sleep(_PAUSE_S)
+        yield machine.held(ticket)
+    finally:
+        ticket.release()
+
+
+def _take(ticket: Ticket, num_slots: int, machine: Machine) -> bool:
+    try:
+        return bool(ticket.take(num_slots, machine.usable()))
+    except BlockingIOError as error:
+        problem = "another process has had its lock for long, perhaps since it was stopped (Ctrl-Z)"
+        raise SlotDirectoryError(ticket.directory.path, problem) from error
+
+
+def _obstacles(ticket: Ticket, machine: Machine) -> str:
+    busy = sorted(set(machine.names) - set(machine.usable()))
+    told = [f"programs without a slot fill {', '.join(busy)}"] if busy else []
+    return "; ".join([ticket.obstacles(), *told])
