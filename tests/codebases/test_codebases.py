@@ -49,7 +49,8 @@ class Training:
 
     def figures(self) -> Figures:
         """Returns group, step and metrics of all visible reports."""
-        trial = Tracker(self.home).get_trial(1)
+        # A start that was killed while it took the number 1 has left no trial.
+        (trial,) = Tracker(self.home).list_trials()
         groups = ("training", "validation", "text")
         return [
             (each.group, each.steps_completed, each.metrics) for group in groups for each in trial.iter_metrics(group)
