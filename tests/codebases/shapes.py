@@ -390,7 +390,9 @@ def two_programs(*signalled: int) -> None:
             with context.checkpoint.restore_path(latest) as path:
                 load({"model": model, "optimizer": optimizer, "progress": progress}, checkpoint_id=path)
                 packs.load_state_dict(torch.load(path / "dataloader" / "rank_0.pt"))
-        for inputs in packs:
+        rows = iter(packs)
+        while progress["step"] < NUM_STEPS:
+            inputs = next(rows)
             loss = _train_on((inputs, inputs.sum(1, keepdim=True)), model, optimizer)
             progress["step"] += 1
             progress["tokens"] += inputs[0, 0].item()
@@ -406,7 +408,7 @@ def two_programs(*signalled: int) -> None:
                     save({"model": model, "optimizer": optimizer, "progress": progress}, checkpoint_id=path)
             if step % 3 == 0:
                 _evaluate(context.info.trial.trial_id, step, storage_id)
-            if stop or step == NUM_STEPS:
+            if stop:
                 break
 
 
