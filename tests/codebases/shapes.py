@@ -402,22 +402,25 @@ def two_programs(*signalled: int) -> None:
             _end_step(step, *signalled)
             stop = context.preempt.should_preempt()
             if stop or step % 3 == 0:
-                with context.checkpoint.store_path({"steps_completed": step}, shard=True) as (path, storage_id):
+                with context.checkpoint.store_path({"steps_completed": step}, shard=True) as (path, _):
                     (path / "dataloader").mkdir()
                     torch.save(packs.state_dict(), path / "dataloader" / "rank_0.pt")
                     save({"model": model, "optimizer": optimizer, "progress": progress}, checkpoint_id=path)
-            if step % 3 == 0:
-                _evaluate(context.info.trial.trial_id, step, storage_id)
             if stop:
-                break
+                return
+        _evaluate(context.info.trial.trial_id)
 
 
-def _evaluate(trial_id: int, step: int, storage_id: str) -> None:
+def _evaluate(trial_id: int) -> None:
     evaluated = torch.nn.Linear(4, 1)
-    with client.get_trial(trial_id).writer("evals") as writer:
-        with writer.checkpoint.restore_path(storage_id) as path:
-            load({"model": evaluated}, checkpoint_id=path)
-        writer.train.report_validation_metrics(step, {"reward": _summed(evaluated)}, checkpoint=storage_id)
+    trial = client.get_trial(trial_id)
+    with trial.writer("evals") as writer:
+        for checkpoint in trial.list_checkpoints():
+            step = checkpoint.metadata["steps_completed"]
+            if step % 3 == 0:
+                with writer.checkpoint.restore_path(checkpoint.uuid) as path:
+                    load({"model": evaluated}, checkpoint_id=path)
+                writer.train.report_validation_metrics(step, {"reward": _summed(evaluated)}, checkpoint=checkpoint.uuid)
 
 
 _ALL = (
