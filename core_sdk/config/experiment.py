@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -41,6 +42,26 @@ class Reproducibility(Section, frozen=True):
     ] = msgspec.field(default_factory=lambda: int(time.time()) % MAX_SEED)
 
 
+class SlurmOptions(Section, frozen=True):
+    """What the jobs of an experiment ask Slurm for, beside their slots."""
+
+    partition: Annotated[str, about("the partition; else the default one")] = ""
+    account: Annotated[str, about("the account that is charged")] = ""
+    qos: Annotated[str, about("the quality of service")] = ""
+    time: Annotated[str | int, about("the time of one job, as sbatch takes it; a trial may take several jobs")] = ""
+    gres: Annotated[str, about("what each node has to have, such as `gpu:a100:8`; else it follows from the slots")] = ""
+    constraint: Annotated[str, about("the features of the nodes")] = ""
+    nodes: Annotated[int, about("the number of nodes of each trial, over which its slots are divided", ge=1)] = 1
+    sbatch_args: Annotated[tuple[str, ...], about("further options of sbatch, each a line `#SBATCH …`")] = ()
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of sbatch, each as it stands in a line `#SBATCH …`."""
+        names = ("partition", "account", "qos", "time", "gres", "constraint")
+        given = {name: getattr(self, name) for name in names}
+        return (*(f"--{name}={shlex.quote(str(value))}" for name, value in given.items() if value), *self.sbatch_args)
+
+
 class Resources(Section, frozen=True, kw_only=True):
     """The resources that the trials of an experiment run on."""
 
@@ -56,15 +77,31 @@ class Resources(Section, frozen=True, kw_only=True):
     max_slots: Annotated[int, about("the slots of all trials that run at the same time", ge=0)] | None = None
     priority: Annotated[int, about("experiments of a smaller number start earlier", ge=1, le=99)] = 42
     engine: Annotated[
-        Literal["local", "ray"],
-        about("`local` is the machine of the master; [`ray`](ray.md#experiments) is a Ray cluster"),
+        Literal["local", "ray", "slurm"],
+        about(
+            "`local` is the master's machine, [`ray`](ray.md#experiments) a Ray cluster, "
+            "[`slurm`](schedulers.md#experiments) jobs"
+        ),
     ] = "local"
     address: Annotated[str, about("the Ray cluster's HOST:PORT; else the one that has a node on this machine")] = ""
+    slurm: Annotated[SlurmOptions | None, about("what jobs ask Slurm for, with `engine: slurm`")] = None
     is_single_node: Annotated[bool, about("never spread a trial over machines")] = False
+
+    @property
+    def jobs(self) -> SlurmOptions:
+        """What jobs ask Slurm for."""
+        return self.slurm or SlurmOptions()
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         if self.address and self.engine != "ray":
             yield "address", "is that of a Ray cluster: write `engine: ray`, too"
+        if self.slurm is not None and self.engine != "slurm":
+            yield "slurm", "is about jobs of Slurm: write `engine: slurm`, too"
+        num_nodes = self.jobs.nodes
+        if self.slots_per_trial % num_nodes:
+            yield "slots_per_trial", f"cannot be divided over {num_nodes} nodes (slurm.nodes): give a multiple"
+        if self.is_single_node and num_nodes > 1:
+            yield "is_single_node", f"contradicts slurm.nodes, which is {num_nodes}"
 
 
 class EnvironmentVariables(Section, frozen=True):
@@ -155,7 +192,8 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     refused = {
         "internal": "it marks experiments of an old kind",
         "security": "there is no Kerberos",
-        **dict.fromkeys(("slurm", "pbs"), _BATCH_JOB),
+        "slurm": "write `resources: {engine: slurm, slurm: {…}}`",
+        "pbs": _BATCH_JOB,
     }
 
     name: Annotated[str, about("what lists call the experiment")] = ""

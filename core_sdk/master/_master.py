@@ -61,6 +61,7 @@ from core_sdk.tracking.home import ExperimentFolder, Home
 
 if TYPE_CHECKING:
     from core_sdk.master.pools.ray import ClusterPool
+    from core_sdk.master.pools.slurm import SlurmPool
 
 logger = logging.getLogger("core_sdk.master")
 
@@ -94,8 +95,8 @@ class Master:
         """Experiments whose files are damaged or cannot be read. They are not in `_runs`."""
         self._is_stopping = False
         self._machine = MachinePool(machine, self._wake, spawner)
-        self._clusters: dict[str, ClusterPool] = {}
-        """The pools of Ray clusters, by address."""
+        self._clusters: dict[str, ClusterPool | SlurmPool] = {}
+        """The pools of Ray clusters, by address, and that of Slurm."""
         self._waits: dict[int, str] = {}
         """Experiments of which a trial waits for a node, each with the reason in words."""
 
@@ -225,11 +226,14 @@ class Master:
         if not run.pool.is_known:
             raise _NotYet(run.pool.wait_until_known)
         num_wanted, num_slots = run.slots_per_trial, max(run.pool.sizes(), default=0)
-        if run.pool.problem or num_wanted > num_slots:
-            experiment_id = run.experiment.experiment_id
+        experiment_id = run.experiment.experiment_id
+        if (refusal := run.pool.refusal(SubmittedExperiment(self._home, experiment_id))) is None:
+            raise _NotYet(partial(time.sleep, _LOOK_S))
+        problem = run.pool.problem or refusal
+        if problem or num_wanted > num_slots:
             self._runs.pop(experiment_id).close()
             raise MasterRefusedError(
-                run.pool.problem
+                problem
                 or f"experiment {experiment_id} wants {num_wanted} slots for each trial (resources.slots_per_trial), "
                 f"and {run.pool.largest_node} has {num_slots}"
             )
@@ -359,8 +363,12 @@ class Master:
         resources = submission.config.resources
         if resources.engine == "local":
             return self._machine
-        address = resources.address or "auto"
-        if address not in self._clusters:
+        address = "slurm" if resources.engine == "slurm" else resources.address or "auto"
+        if address not in self._clusters and resources.engine == "slurm":
+            from core_sdk.master.pools.slurm import SlurmPool
+
+            self._clusters[address] = SlurmPool(self._home, self._wake)
+        elif address not in self._clusters:
             from core_sdk.master.pools.ray import ClusterPool  # imported here, since few masters need it
 
             self._clusters[address] = ClusterPool(address, self._home.root, self._wake)

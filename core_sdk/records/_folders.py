@@ -223,7 +223,9 @@ class SlurmRecord(msgspec.Struct, kw_only=True, frozen=True):
     format: int = 1
     job_id: int
     is_over: bool = False
-    """Whether the job has ended, and no other follows it."""
+    """Whether the job has ended, or is being ended, and no other follows it."""
+    problem: str = ""
+    """The reason for which no other job would do better."""
 
 
 class EnvironmentRecord(msgspec.Struct, kw_only=True, frozen=True):

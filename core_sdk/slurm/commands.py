@@ -14,6 +14,8 @@ from core_sdk.environment import agent_variables
 from core_sdk.errors import SlurmError
 
 _ANSWER_S = 60.0
+_NOT_TAKEN = "Slurm has not taken the job"
+_ADVICE = "Slurm's commands are found on the login nodes of a cluster"
 _FIELD = re.compile(r"(\S+?)=(\S*)")
 
 _WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
@@ -62,8 +64,13 @@ class JobState:
 
 def submit(script: Path, *options: str) -> int:
     """Submits a batch script, and returns the job's id. Raises `SlurmError`."""
-    answer = _ask(["sbatch", "--parsable", *options, str(script)], "Slurm has not taken the job")
+    answer = _ask(["sbatch", "--parsable", *options, str(script)], _NOT_TAKEN)
     return int(answer.partition(";")[0])
+
+
+def check(script: Path) -> None:
+    """Raises `SlurmError` if Slurm would not take this batch script now."""
+    _ask(["sbatch", "--test-only", str(script)], _NOT_TAKEN)
 
 
 def cancel(job_id: int, *options: str) -> None:
@@ -148,8 +155,7 @@ def _ask(argv: Sequence[str], problem: str) -> str:
             env=kept,
         )
     except FileNotFoundError as error:
-        advice = "Slurm's commands are found on the login nodes of a cluster"
-        raise SlurmError("Slurm cannot be used", f"there is no `{argv[0]}` on this machine", advice) from error
+        raise SlurmError("Slurm cannot be used", f"there is no `{argv[0]}` on this machine", _ADVICE) from error
     except subprocess.TimeoutExpired as error:
         raise SlurmError("Slurm cannot be used", f"`{argv[0]}` has not answered for {_ANSWER_S:g} s") from error
     if done.returncode != 0:

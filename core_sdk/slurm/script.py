@@ -43,6 +43,8 @@ class JobRequest:
     """Whether slots are GPUs, or else CPUs."""
     options: tuple[str, ...] = ()
     """Further options of sbatch, each as it stands in a line `#SBATCH …`."""
+    is_requeued: bool = True
+    """Whether Slurm starts the job again after a preemption or the death of a node."""
 
     @property
     def partition(self) -> str:
@@ -73,8 +75,13 @@ class JobRequest:
         return ""
 
 
-def batch_script(request: JobRequest, *, trial_id: int, home: Path, identity: str, python: str) -> str:
-    """Returns the batch script of the trial's jobs. `identity` is the home's, and `python` the interpreter's path."""
+def batch_script(
+    request: JobRequest, *, trial_id: int, home: Path, identity: str, python: str, module: str = "core_sdk.slurm"
+) -> str:
+    """Returns the batch script of the trial's jobs. `identity` is the home's, and `python` the interpreter's path.
+
+    `module` is the program that they run.
+    """
     given = request.named
     lines = [
         "#!/bin/bash",
@@ -83,7 +90,7 @@ def batch_script(request: JobRequest, *, trial_id: int, home: Path, identity: st
         *(f"#SBATCH {option}" for option in request.options),
         "",
         f"export CORE_SDK_HOME={shlex.quote(str(home))}",
-        f"exec {shlex.quote(python)} -P -m core_sdk.slurm --trial={trial_id} --home={identity}",
+        f"exec {shlex.quote(python)} -P -m {module} --trial={trial_id} --home={identity}",
     ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -108,7 +115,7 @@ def _own_options(request: JobRequest, trial_id: int, home: Path) -> Iterator[str
         kind = "gpus-per-node" if request.has_gpus else "cpus-per-task"
         yield f"--{kind}={request.num_slots // request.num_nodes}"
     yield f"--signal=B:USR1@{GRACE_S}"
-    yield "--requeue"
+    yield "--requeue" if request.is_requeued else "--no-requeue"
 
 
 def _named(words: Sequence[str]) -> Iterator[tuple[str, str]]:

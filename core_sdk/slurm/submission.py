@@ -55,9 +55,9 @@ def note(folder: TrialFolder, job_id: int, *, newest: int) -> None:
     settle(folder, "PAUSED", f"waits in Slurm's queue as job {job_id}", newest=newest)
 
 
-def note_end(folder: TrialFolder, job_id: int) -> None:
+def note_end(folder: TrialFolder, job_id: int, problem: str = "") -> None:
     """Records that the job has ended, and no other follows it."""
-    folder.write_slurm_job(SlurmRecord(job_id=job_id, is_over=True))
+    folder.write_slurm_job(SlurmRecord(job_id=job_id, is_over=True, problem=problem))
 
 
 def settle(

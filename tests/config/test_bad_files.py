@@ -65,11 +65,19 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         (
             "resources: {zzz: 2}",
             "resources.zzz is unknown here; there are slots_per_trial, max_slots, priority, engine, address, "
-            "is_single_node",
+            "slurm, is_single_node",
         ),
         ("resources: 3", "resources must be a map, and is 3"),
         ("resources: {slots_per_trial: true}", "resources.slots_per_trial must be an int of at least 0, and is true"),
         ("resources: {slots_per_trial: 1.5}", "resources.slots_per_trial must be an int of at least 0, and is 1.5"),
+        (
+            "resources: {engine: slurm, slots_per_trial: 3, slurm: {nodes: 2}}",
+            "resources.slots_per_trial cannot be divided over 2 nodes (slurm.nodes): give a multiple",
+        ),
+        (
+            "resources: {slurm: {nodes: 2}, slots_per_trial: 2}",
+            "resources.slurm is about jobs of Slurm: write `engine: slurm`, too",
+        ),
         ("resources: {slots_per_trial: -1}", "resources.slots_per_trial must be an int of at least 0, and is -1"),
         (
             "resources: {address: 'node7:6379'}",

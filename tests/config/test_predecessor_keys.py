@@ -144,7 +144,7 @@ PERIODS = {
 REFUSED = {
     "internal: {native: {}}": "internal cannot be honoured: it marks experiments of an old kind",
     "security: {kerberos: {}}": "security cannot be honoured: there is no Kerberos",
-    "slurm: {slots_per_node: 1}": "slurm cannot be honoured: submit a batch job that runs the experiment",
+    "slurm: {slots_per_node: 1}": "slurm cannot be honoured: write `resources: {engine: slurm, slurm: {…}}`",
     "pbs: {}": "pbs cannot be honoured: submit a batch job that runs the experiment",
     "resources: {slots: 3}": "resources.slots cannot be honoured: write `slots_per_trial`",
     "integrations: {pachyderm: {}}": "integrations.pachyderm cannot be honoured: there is no connection to Pachyderm",

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.records import AttemptOutcome
 from core_sdk.tracking.home import TrialFolder
@@ -106,6 +107,13 @@ class ResourcePool(ABC):
     @abstractmethod
     def rooms(self) -> Mapping[str, int]:
         """Returns the number of slots for attempts of this home on each node, free or not, by `Begun.boot`."""
+
+    def refusal(self, submission: SubmittedExperiment) -> str | None:
+        """Returns the reason for which no trial of the experiment can begin here, or an empty text.
+
+        Returns None if it is not known yet.
+        """
+        return ""
 
     @abstractmethod
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:

@@ -1,0 +1,47 @@
+"""The order of an attempt, as a file beside the trial's batch script: `<home>/runs/<id>/slurm.order.json`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from core_sdk.errors import RecordDamagedError
+from core_sdk.files import read_regular, write_atomically
+from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.records import from_json, to_json
+from core_sdk.tracking.home import TrialFolder
+
+
+def write_order(folder: TrialFolder, order: AttemptOrder) -> None:
+    written = replace(order, hparams=to_json(dict(order.hparams), "the hyperparameters"))
+    write_atomically(_path(folder), msgspec.json.encode(written, enc_hook=str))
+
+
+def read_order(folder: TrialFolder) -> AttemptOrder | None:
+    """Returns the order, or None if there is none. Raises `RecordDamagedError`."""
+    try:
+        content = read_regular(_path(folder))
+        order = msgspec.json.decode(content, type=AttemptOrder, dec_hook=lambda kind, value: kind(value))
+        # The home may have been renamed since.
+        return replace(order, home_root=folder.home_root, hparams=from_json(order.hparams))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise RecordDamagedError(_path(folder), str(error)) from error
+
+
+def ordered_trials(home_root: Path) -> list[int]:
+    """Returns the trials that have an order, by id."""
+    return sorted(int(path.parent.name) for path in home_root.glob("runs/*/slurm.order.json"))
+
+
+def is_same_attempt(order: AttemptOrder, other: AttemptOrder) -> bool:
+    """Whether two orders are for the same attempt of a trial, which may have got another id meanwhile."""
+    number, other_number = order.name.rpartition(".")[2], other.name.rpartition(".")[2]
+    return (order.experiment_id, order.request_id, number) == (other.experiment_id, other.request_id, other_number)
+
+
+def _path(folder: TrialFolder) -> Path:
+    return folder.path / "slurm.order.json"

@@ -1,0 +1,209 @@
+"""A job of Slurm, as its process on the first node sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from core_sdk.agent.starting import Agent
+from core_sdk.environment import batch_job, visible_gpus
+from core_sdk.errors import CoreSDKError, SlurmError
+from core_sdk.placement import SlurmJob
+from core_sdk.processes import STOPS, CaughtSignals
+from core_sdk.slots import Slots
+from core_sdk.slurm import commands
+from core_sdk.slurm.fate import Fate, fate_of, follows
+from core_sdk.slurm.script import step_command
+from core_sdk.slurm.submission import note_end, settle, submit_next
+from core_sdk.tracking.attempts.continuation import describe_end, newest_good_checkpoint
+from core_sdk.tracking.attempts.ending import read_end, read_settled
+from core_sdk.tracking.attempts.killing import kill, killable_attempt
+from core_sdk.tracking.attempts.running import await_end, take_for_dead
+from core_sdk.tracking.attempts.starting import AttemptStart
+from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.spool.node import sees_home
+from core_sdk.tracking.states import TRY_AGAIN, trial_state
+
+# How long whoever has submitted the job, or an earlier job of the trial, may keep its lock.
+_LAST_MOMENT_S = 30.0
+_FAILURE = 1
+
+
+class TrialJob:
+    """A job that runs one attempt of a trial."""
+
+    def __init__(
+        self,
+        folder: TrialFolder,
+        job: SlurmJob,
+        caught: CaughtSignals,
+        claim: Callable[[Slots], AttemptStart],
+        *,
+        num_slots: int | None,
+        is_chained: bool,
+    ) -> None:
+        """`claim` claims the attempt. With `is_chained`, the job submits the one that goes on with the trial."""
+        self._claim = claim
+        self._num_slots = num_slots
+        self._is_chained = is_chained
+        self._folder = folder
+        self._job = job
+        self._caught = caught
+        self._fate: Fate | None = None
+        """None as long as Slurm has not asked for the end."""
+        self._planned_end = ""
+
+    def run(self) -> int:
+        """Runs the attempt to its end, submits the next job if one has to follow, and returns the exit status."""
+        try:
+            return self._run()
+        except CoreSDKError as error:
+            note_end(self._folder, self._job.job_id, str(error))
+            if self._is_chained and self._folder.running_attempt() is None:
+                settle(self._folder, "PAUSED", f"job {self._job.job_id} could not start it: {error}")
+            raise
+
+    def _run(self) -> int:
+        if not await_end(self._folder, _LAST_MOMENT_S) and self._job.num_restarts:
+            take_for_dead(self._folder)  # Slurm has ended the job's last start, with all its processes
+        if self._job.num_restarts and read_end(self._folder, None).outcome == "completed":
+            note_end(self._folder, self._job.job_id)  # it was requeued at its end
+            return 0
+        self._planned_end = self._show().get("EndTime", "")
+        start = self._begin()
+        for skipped in start.continuation.skipped if start.continuation else ():
+            _say(f"skipped checkpoint {skipped.storage_id}: {skipped.reason}")
+        agent = Agent()
+        agent.start(start)
+        threading.Thread(target=self._heed_signals, args=[agent, start.number], daemon=True).start()
+        code = agent.wait().code
+        if code is None and (left := killable_attempt(self._folder)) is not None:
+            kill(self._folder, left)  # somebody has killed the agent
+        return self._end(start, code)
+
+    def _begin(self) -> AttemptStart:
+        """Claims the trial's next attempt, which goes on from the newest good checkpoint."""
+        nodes, gpus = self._job.nodes, visible_gpus() or []
+        here = self._num_slots // len(nodes) if self._num_slots else len(gpus)
+        start = self._claim(Slots(tuple(range(here)), tuple(gpus)))
+        if len(nodes) == 1 or start.command is None:
+            return start
+        counts = [here or 1] * len(nodes)
+        info = msgspec.structs.replace(start.info, container_addrs=list(nodes), container_slot_counts=counts)
+        self._folder.write_run_info(start.number, info)
+        command = msgspec.structs.replace(start.command, argv=step_command(len(nodes), start.command.argv))
+        # Slurm tells the processes of each node their own GPUs.
+        variables = {name: value for name, value in start.variables.items() if name != "CUDA_VISIBLE_DEVICES"}
+        return dataclasses.replace(start, info=info, command=command, variables=variables)
+
+    def _heed_signals(self, agent: Agent, attempt: int) -> None:
+        """Asks the training to stop when Slurm asks for the end."""
+        while True:
+            match self._caught.wait(None):
+                case signal.SIGUSR1:
+                    self._fate = "limit"
+                    self._planned_end = self._show().get("EndTime", self._planned_end)
+                    reason = f"the time of Slurm's job {self._job.job_id} is nearly over"
+                case signal.SIGUSR2:  # the trial was asked to stop before its script could hear it
+                    agent.signal(signal.SIGTERM)
+                    continue
+                case number if number in STOPS:
+                    shown = self._show()
+                    self._fate = fate_of(shown, num_restarts=self._job.num_restarts, planned_end=self._planned_end)
+                    reason = f"Slurm's job {self._job.job_id} was {_WORDS[self._fate]}"
+                case _:
+                    continue
+            _say(reason)
+            with contextlib.suppress(OSError):
+                self._folder.request_stop(max(self._folder.attempts()), reason)
+            if not self._folder.journal_path(attempt).exists():  # the script has not called `init()`
+                agent.signal(signal.SIGTERM)
+
+    def _end(self, start: AttemptStart, code: int | None) -> int:
+        """Records what follows, and returns the exit status of the job."""
+        folder, job_id = self._folder, self._job.job_id
+        state, reason = trial_state(read_end(folder, code), False, read_settled(folder))
+        fate, is_complete = self._fate, state == "COMPLETED"
+        before = start.continuation.storage_id if start.continuation else None
+        has_progressed = fate == "limit" and newest_good_checkpoint(folder).storage_id != before
+        problem = ""
+        if fate == "limit" and not is_complete and not has_progressed:
+            problem = f"it has stored no checkpoint within the time of job {job_id}: give it more time"
+        if not self._is_chained:
+            if fate == "canceled" and not is_complete and not self._is_ended_by_us():
+                settle(folder, "CANCELED", f"Slurm's job {job_id} was {_WORDS[fate]}")
+        elif follows(fate, is_complete=is_complete, has_progressed=has_progressed):
+            try:
+                _say(f"job {submit_next(folder, job_id)} goes on with trial {folder.trial_id}")
+                return TRY_AGAIN
+            except SlurmError as error:
+                settle(folder, "PAUSED", f"its next job could not be submitted: {error}")
+        elif fate == "requeued" and not is_complete:
+            settle(folder, "PAUSED", f"waits in Slurm's queue as job {job_id}, which was requeued")
+            return TRY_AGAIN
+        elif fate == "canceled" and not is_complete:
+            settle(folder, "CANCELED", f"Slurm's job {job_id} was {_WORDS[fate]}")
+        elif problem:
+            settle(folder, "PAUSED", problem)
+        note_end(folder, job_id, problem)
+        _say(f"trial {folder.trial_id} {describe_end(folder, state, reason)}")
+        return 0 if is_complete else TRY_AGAIN if state == "PAUSED" else code or _FAILURE
+
+    def _is_ended_by_us(self) -> bool:
+        """Whether the master has ended the job, and has recorded that before."""
+        record = self._folder.read_slurm_job()
+        return record is not None and record.is_over
+
+    def _show(self) -> dict[str, str]:
+        try:
+            return dict(commands.details(self._job.job_id))
+        except SlurmError as error:
+            _say(str(error))
+            return {}
+
+
+_WORDS = {
+    "limit": "over its time",
+    "preempted": "preempted",
+    "requeued": "requeued",
+    "canceled": "canceled with scancel, and not by Core SDK",
+}
+
+
+def begin_job(home: Path, trial_id: int, identity: str) -> tuple[TrialFolder, SlurmJob, CaughtSignals]:
+    """Returns what a `TrialJob` is made of.
+
+    Raises `SlurmError` if this process belongs to no job, or does not see the trial.
+    """
+    caught = CaughtSignals()
+    folder = Home(home).folder(trial_id)
+    job = batch_job()
+    if job is None:
+        raise SlurmError("this is the process of a job", "there is none", "Submit the batch script with `sbatch`")
+    if not sees_home(home, identity) or not folder.path.is_dir():
+        raise SlurmError(
+            f"{os.uname().nodename} cannot run the job",
+            f"it does not see trial {trial_id} of the home {home}",
+            "CORE_SDK_HOME must lie on a file system that all nodes share, at the same path",
+        )
+    return folder, job, caught
+
+
+def exit_status_of(run: Callable[[], int]) -> int:
+    """Returns the exit status of a job, and says why it has failed."""
+    try:
+        return run()
+    except (CoreSDKError, OSError) as error:
+        _say(str(error))
+        return _FAILURE
+
+
+def _say(words: str) -> None:
+    print(f"core-sdk: {words}", flush=True)
