@@ -14,6 +14,7 @@ def main() -> None:
     """Starts a master. Exits with status 0 if there is a master now, this one or another."""
     parser = argparse.ArgumentParser(prog="core_sdk.master")
     parser.add_argument("--slots", type=int, help="places on the CPU; the default is all GPUs, or all CPUs")
+    parser.add_argument("--avoid-busy", action="store_true", help="leave GPUs alone that other programs fill")
     parser.add_argument("--idle", type=float, default=60.0, help="end after so many seconds with nothing to do")
     parser.add_argument("--stay", action="store_const", const=None, dest="idle", help="go on with nothing to do")
     arguments = parser.parse_args()
@@ -27,7 +28,13 @@ def main() -> None:
     spawner = AgentSpawner()
     from core_sdk.master._process import be_master
 
-    be_master(spawner, num_places=arguments.slots, idle_s=arguments.idle, listening=write)
+    be_master(
+        spawner,
+        num_places=arguments.slots,
+        avoids_busy=arguments.avoid_busy,
+        idle_s=arguments.idle,
+        listening=write,
+    )
 
 
 if __name__ == "__main__":

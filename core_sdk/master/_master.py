@@ -94,7 +94,7 @@ class Master:
         self._standing: dict[int, Standstill] = {}
         """Experiments whose files are damaged or cannot be read. They are not in `_runs`."""
         self._is_stopping = False
-        self._machine = MachinePool(machine, self._wake, spawner)
+        self._machine = MachinePool(home, machine, self._wake, spawner)
         self._clusters: dict[str, ClusterPool | SlurmPool] = {}
         """The pools of Ray clusters, by address, and that of Slurm."""
         self._waits: dict[int, str] = {}
@@ -417,7 +417,9 @@ class Master:
             used |= slots
             held.update(dict.fromkeys(pool.rooms(), self._machine.num_here(slots)))
         active = [run.demand() for id_, run in runs.items() if id_ not in self._suspended]
-        decisions = decide(active, {node: max(0, room - held[node]) for node, room in pool.rooms().items()})
+        rooms = {node: max(0, room - held[node]) for node, room in pool.rooms().items()}
+        is_waiting = any(demand.waiting and demand.slots_per_trial for demand in active)
+        decisions = decide(active, rooms, pool.foreign(used) if is_waiting else {})
         for experiment_id in runs:
             self._waits.pop(experiment_id, None)
         for experiment_id, most in decisions.scattered.items():
@@ -433,9 +435,18 @@ class Master:
         ):
             for experiment_id, request_id in stopped:
                 with self._suspending(experiment_id):
+                    if stopped is decisions.preempt:
+                        pool.take_over(runs[experiment_id].slots_of(request_id))
                     runs[experiment_id].preempt(request_id, reason)
-        for experiment_id, request_id in decisions.start:
+        blocked = [] if decisions.blocked is None else [decisions.blocked]
+        if not (decisions.start or blocked or decisions.excess or decisions.withdraw):
+            pool.leave_line()
+        for experiment_id, request_id in (*decisions.start, *blocked):
             run = runs[experiment_id]
+            if not pool.may_begin(run.slots_per_trial, used, is_blocked=(experiment_id, request_id) in blocked):
+                if pool.wait:
+                    self._waits[experiment_id] = pool.wait
+                break
             with self._suspending(experiment_id):
                 used.update(run.start(request_id, used))
 

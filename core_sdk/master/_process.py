@@ -16,12 +16,14 @@ from core_sdk.slots import Machine
 from core_sdk.tracking.home import Home
 
 
-def be_master(spawner: AgentSpawner, *, num_places: int | None, idle_s: float | None, listening: int) -> None:
+def be_master(
+    spawner: AgentSpawner, *, num_places: int | None, avoids_busy: bool, idle_s: float | None, listening: int
+) -> None:
     """Carries out the home's experiments. Writes to the descriptor `listening` when it, or another master, listens."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     try:
         home = Home.create(Environment.read().home)
-        master = Master(home, Machine.here(num_places), idle_s, spawner)
+        master = Master(home, Machine.here(num_places, avoids_busy=avoids_busy), idle_s, spawner)
     except BlockingIOError:
         os.write(listening, b"+")  # another master was first
         return
@@ -37,7 +39,7 @@ def be_master(spawner: AgentSpawner, *, num_places: int | None, idle_s: float | 
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
-    announce_master(home.root, _options(num_places, idle_s))
+    announce_master(home.root, _options(num_places, avoids_busy, idle_s))
     server = Server(home.root, master.answer)
     os.write(listening, b"+")
     os.close(listening)
@@ -52,7 +54,8 @@ def be_master(spawner: AgentSpawner, *, num_places: int | None, idle_s: float | 
         master.close()
 
 
-def _options(num_places: int | None, idle_s: float | None) -> list[str]:
+def _options(num_places: int | None, avoids_busy: bool, idle_s: float | None) -> list[str]:
     """Returns the options that start a master like this one."""
     slots = [] if num_places is None else [f"--slots={num_places}"]
-    return [*slots, "--stay" if idle_s is None else f"--idle={idle_s:g}"]
+    busy = ["--avoid-busy"] if avoids_busy else []
+    return [*slots, *busy, "--stay" if idle_s is None else f"--idle={idle_s:g}"]

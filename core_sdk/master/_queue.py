@@ -42,6 +42,8 @@ class Decisions:
     """Trials to be stopped because `max_slots` of their experiment was lowered."""
     withdraw: list[tuple[int, UUID]] = field(default_factory=list)
     """Trials that are not placed yet, and for which no node has room any more. They wait again."""
+    blocked: tuple[int, UUID] | None = None
+    """The first trial for which no node has enough free slots, though one is large enough. No later one is started."""
     scattered: dict[int, int] = field(default_factory=dict)
     """Experiments whose next trial waits because no single node has enough slots for it.
 
@@ -49,8 +51,10 @@ class Decisions:
     """
 
 
-def decide(demands: Iterable[Demand], rooms: Mapping[str, int]) -> Decisions:
+def decide(demands: Iterable[Demand], rooms: Mapping[str, int], foreign: Mapping[str, int] | None = None) -> Decisions:
     """Assigns free slots by priority, and then by age. `rooms` are the slots of each node, free or not.
+
+    `foreign` says how many of a node's slots others have.
 
     A trial has all its slots on one node. If no node has enough free slots for a trial, no later trial is started.
     Running trials of less important experiments are stopped for it, the youngest first, if that frees enough slots on
@@ -60,6 +64,7 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int]) -> Decisions:
     if excess := [(demand.experiment_id, request_id) for demand in ordered for request_id in _excess(demand)]:
         return Decisions(excess=excess)
     free, coming = Counter(rooms), Counter[str]()
+    free.subtract(foreign or {})
     for demand in ordered:
         for request_id in demand.running:
             free[demand.nodes[request_id]] -= demand.slots_per_trial
@@ -91,6 +96,7 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int]) -> Decisions:
             elif not _take(free, rooms, demand):
                 if sum(free[node] for node in rooms) >= cost:
                     decisions.scattered[demand.experiment_id] = max(free[node] for node in rooms)
+                decisions.blocked = demand.experiment_id, request_id
                 decisions.preempt = _victims(ordered, demand, rooms, free, coming)
                 return decisions
             decisions.start.append((demand.experiment_id, request_id))

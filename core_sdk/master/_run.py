@@ -171,6 +171,11 @@ class Run:
         """Takes back the claim of the trial's next attempt."""
         self._claims[request_id].abandon()
 
+    def slots_of(self, request_id: UUID) -> tuple[int, ...]:
+        """Returns the slots of a trial that runs or is about to."""
+        claim = self._claims.get(request_id)
+        return self.experiment.trials[request_id].slots if claim is None else claim.slot_ids
+
     def preempt(self, request_id: UUID, reason: str) -> None:
         trial = self.experiment.trials[request_id]
         if request_id in self._claims:

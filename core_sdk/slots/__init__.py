@@ -14,6 +14,6 @@ from __future__ import annotations
 from core_sdk.slots.directory import SlotDirectory, Ticket
 from core_sdk.slots.machine import Machine, Slots
 from core_sdk.slots.turns import PostedTicket
-from core_sdk.slots.waiting import taken_slots
+from core_sdk.slots.waiting import obstacles_of, taken_slots
 
-__all__ = ["Machine", "PostedTicket", "SlotDirectory", "Slots", "Ticket", "taken_slots"]
+__all__ = ["Machine", "PostedTicket", "SlotDirectory", "Slots", "Ticket", "obstacles_of", "taken_slots"]

@@ -158,22 +158,26 @@ class Ticket:
     def __init__(self, directory: SlotDirectory, home: Path, patience_s: float = _LONGEST_LOCK_S) -> None:
         """Posts the ticket, for an attempt of `home`. Raises the errors of `take`."""
         self._seen: Sequence[PostedTicket] = ()
+        self._home = home
         self.directory = directory
         self.held: Sequence[str] = ()
         with _naming(directory), directory.locked(patience_s):
-            self.number = self.place = directory.next_number()
-            self.path = directory.path / f"{self.number:06}.ticket"
-            _write_trial(self.path, TicketTrial(home=str(home)))
-            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
-            self.path.chmod(0o644)  # whatever the umask is
-            self._lock = AliveLock.alone(self.path)
-            try:
-                self._record = self._written(
-                    TicketRecord(place=self.place, num_wanted=0, usable=[], pid=os.getpid(), since=time.time())
-                )
-            except OSError:  # an empty ticket would keep everybody from the slots
-                self.release()
-                raise
+            self._post()
+            self.place = self.number
+
+    def _post(self) -> None:
+        self.number = self.directory.next_number()
+        self.path = self.directory.path / f"{self.number:06}.ticket"
+        _write_trial(self.path, TicketTrial(home=str(self._home)))
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+        self.path.chmod(0o644)  # whatever the umask is
+        self._lock = AliveLock.alone(self.path)
+        record = TicketRecord(place=self.number, num_wanted=0, usable=[], pid=os.getpid(), since=time.time())
+        try:
+            self._record = self._written(record)
+        except OSError:  # an empty ticket would keep everybody from the slots
+            self.release()
+            raise
 
     @classmethod
     def adopt(cls, path: Path, descriptor: int) -> Ticket:
@@ -189,12 +193,15 @@ class Ticket:
         The place in the line, `place`, stays when what is wanted changes. Raises `SlotDirectoryError`, and
         `BlockingIOError` if the directory is locked for longer than `patience_s`.
         """
-        record = msgspec.structs.replace(
-            self._record, place=self.place, num_wanted=num_wanted, usable=list(usable), held=[]
-        )
         with _naming(self.directory), self.directory.locked(patience_s):
+            if not self._lock.is_at(self.path):  # somebody has removed it
+                self._post()
+            record = msgspec.structs.replace(
+                self._record, place=self.place, num_wanted=num_wanted, usable=list(usable), held=[]
+            )
             os.utime(self.fileno())
-            self._record = self._written(record)
+            if record != self._record:
+                self._record = self._written(record)
             self._seen = self.directory.tickets()
             if held := slots_for(self.number, self._seen):
                 self._record = self._written(msgspec.structs.replace(record, held=list(held), since=time.time()))
@@ -205,10 +212,10 @@ class Ticket:
         """Returns who had the slots, or came first, at the last `take`; empty if only trials of `home` did."""
         return obstacles(self.number, self._seen, home) if self._seen else ""
 
-    def name_trial(self, home: Path, trial_id: int) -> None:
+    def name_trial(self, trial_id: int) -> None:
         """Tells the owner, and nobody else, which trial has the slots. A full disk is no obstacle."""
         with contextlib.suppress(OSError):
-            _write_trial(self.path, TicketTrial(home=str(home), trial_id=trial_id))
+            _write_trial(self.path, TicketTrial(home=str(self._home), trial_id=trial_id))
 
     def fileno(self) -> int:
         return self._lock.fileno()
@@ -220,9 +227,10 @@ class Ticket:
     def release(self) -> None:
         """Gives the slots, or the place in the line, back. Does nothing the second time, and after `leave`."""
         if self.fileno() >= 0:
-            self._lock.release()
             with contextlib.suppress(OSError):
-                _remove(self.path)
+                if self._lock.is_at(self.path):
+                    _remove(self.path)
+            self._lock.release()
 
     def _written(self, record: TicketRecord) -> TicketRecord:
         content = msgspec.json.encode(record)

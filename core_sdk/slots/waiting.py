@@ -39,9 +39,9 @@ def taken_slots(
     try:
         while not _take(ticket, num_slots, machine):
             if tell is None:
-                raise SlotsTakenError(_obstacles(ticket, machine))
+                raise SlotsTakenError(obstacles_of(ticket, machine))
             if not is_told:
-                tell(_obstacles(ticket, machine))
+                tell(obstacles_of(ticket, machine))
                 is_told = True
             time.sleep(_PAUSE_S)
         yield machine.held(ticket)
@@ -57,7 +57,8 @@ def _take(ticket: Ticket, num_slots: int, machine: Machine) -> bool:
         raise SlotDirectoryError(ticket.directory.path, problem) from error
 
 
-def _obstacles(ticket: Ticket, machine: Machine) -> str:
+def obstacles_of(ticket: Ticket, machine: Machine, home: Path | None = None) -> str:
+    """Returns who has the slots for which the ticket waits; empty if only trials of `home` have them."""
     busy = sorted(set(machine.names) - set(machine.usable()))
     told = [f"programs without a slot fill {', '.join(busy)}"] if busy else []
-    return "; ".join([ticket.obstacles(), *told])
+    return "; ".join([*([each] if (each := ticket.obstacles(home)) else []), *told])

@@ -29,12 +29,16 @@ def demand(
 
 def test_the_older_of_two_experiments_comes_first() -> None:
     """The older of two experiments gets slots first."""
-    assert decide([demand(2, [C]), demand(1, [A, B])], rooms={"a": 2}) == Decisions(start=[(1, A), (1, B)])
+    decisions = decide([demand(2, [C]), demand(1, [A, B])], rooms={"a": 2})
+
+    assert decisions == Decisions(start=[(1, A), (1, B)], blocked=(2, C))
 
 
 def test_a_smaller_priority_comes_first() -> None:
     """An experiment with a smaller priority number gets slots first, even if it is younger."""
-    assert decide([demand(1, [A]), demand(2, [B], priority=1)], rooms={"a": 1}) == Decisions(start=[(2, B)])
+    decisions = decide([demand(1, [A]), demand(2, [B], priority=1)], rooms={"a": 1})
+
+    assert decisions == Decisions(start=[(2, B)], blocked=(1, A))
 
 
 def test_an_experiment_gets_no_more_than_its_maximum() -> None:
@@ -57,7 +61,21 @@ def test_a_large_trial_is_not_overtaken_for_ever() -> None:
     """Free slots are kept for a large trial that waits, so that small ones do not overtake it."""
     decisions = decide([demand(1, [], [A]), demand(2, [B], slots=2), demand(3, [C])], rooms={"a": 2})
 
-    assert decisions == Decisions()
+    assert decisions == Decisions(blocked=(2, B))
+
+
+def test_what_others_have_is_not_free() -> None:
+    """Slots that others have are free for nobody here, but count for what a machine can ever give."""
+    large = demand(1, [A], slots=3)
+
+    assert decide([large], rooms={"a": 4}, foreign={"a": 2}) == Decisions(blocked=(1, A))
+    assert decide([demand(2, [B])], rooms={"a": 4}, foreign={"a": 2}) == Decisions(start=[(2, B)])
+    assert decide([large, demand(2, [], [B, C], priority=50)], rooms={"a": 4}, foreign={"a": 2}) == Decisions(
+        blocked=(1, A)
+    )
+    assert decide([large, demand(2, [], [B, C], priority=50)], rooms={"a": 4}, foreign={"a": 1}) == Decisions(
+        blocked=(1, A), preempt=[(2, C), (2, B)]
+    )
 
 
 def test_a_trial_that_this_machine_cannot_hold_does_not_block_others() -> None:
@@ -71,14 +89,14 @@ def test_trials_of_less_important_experiments_are_stopped_for_a_more_important_o
     """For a more important experiment only as many trials are stopped as are needed, the youngest first."""
     decisions = decide([demand(1, [], [A, B, C]), demand(2, [D], priority=1)], rooms={"a": 3})
 
-    assert decisions == Decisions(preempt=[(1, C)])
+    assert decisions == Decisions(preempt=[(1, C)], blocked=(2, D))
 
 
 def test_what_is_being_stopped_is_not_stopped_again() -> None:
     """No further trial is stopped if one that is stopping frees enough slots."""
     decisions = decide([demand(1, [], [A, B], stopping=[B]), demand(2, [C], priority=1)], rooms={"a": 2})
 
-    assert decisions == Decisions()
+    assert decisions == Decisions(blocked=(2, C))
 
 
 def test_nothing_is_stopped_in_vain() -> None:
@@ -87,7 +105,7 @@ def test_nothing_is_stopped_in_vain() -> None:
         [demand(1, [], [A]), demand(2, [], [B, C], priority=1), demand(3, [D], slots=3, priority=1)], rooms={"a": 3}
     )
 
-    assert decisions == Decisions()
+    assert decisions == Decisions(blocked=(3, D))
 
 
 def test_trials_without_slots_do_not_wait_for_any() -> None:
@@ -103,11 +121,13 @@ def test_a_trial_begins_only_if_one_node_has_all_its_slots() -> None:
     """A trial begins only if one node has all its slots; otherwise free slots are kept for it."""
     running = demand(1, [], [A, B], nodes="ab")
 
-    assert decide([running, demand(2, [C], slots=2), demand(3, [D])], {"a": 2, "b": 2}) == Decisions(scattered={2: 1})
+    assert decide([running, demand(2, [C], slots=2), demand(3, [D])], {"a": 2, "b": 2}) == Decisions(
+        scattered={2: 1}, blocked=(2, C)
+    )
     assert decide([running, demand(2, [C], slots=2), demand(3, [D])], {"a": 2, "b": 3}) == Decisions(
         start=[(2, C), (3, D)]
     )
-    assert decide([running, demand(2, [C], slots=2)], {"a": 2, "b": 1}) == Decisions()
+    assert decide([running, demand(2, [C], slots=2)], {"a": 2, "b": 1}) == Decisions(blocked=(2, C))
 
 
 def test_small_trials_leave_large_nodes_to_large_ones() -> None:
@@ -121,8 +141,8 @@ def test_trials_are_stopped_on_one_node() -> None:
     """Trials are stopped on the node where the fewest need to be, and only if it helps."""
     busy = demand(1, [], [A, B, C], nodes="aab")
 
-    assert decide([busy, demand(2, [D], slots=2, priority=1)], {"a": 2, "b": 2}) == Decisions(preempt=[(1, C)])
-    assert decide([busy, demand(2, [D], slots=2, priority=1)], {"a": 2, "b": 1}) == Decisions(preempt=[(1, B), (1, A)])
+    assert decide([busy, demand(2, [D], slots=2, priority=1)], {"a": 2, "b": 2}).preempt == [(1, C)]
+    assert decide([busy, demand(2, [D], slots=2, priority=1)], {"a": 2, "b": 1}).preempt == [(1, B), (1, A)]
 
 
 def test_a_trial_that_found_no_node_waits_again() -> None:

@@ -86,7 +86,7 @@ def test_others_read_who_has_slots_and_the_owner_alone_the_trial(directory: Slot
     mask = os.umask(0o077)
     try:
         with posted(directory) as ticket:
-            ticket.name_trial(Path("/home/a"), 5)
+            ticket.name_trial(5)
             modes = {
                 path.suffix: stat.S_IMODE(path.stat().st_mode) for path in (ticket.path, *directory.path.iterdir())
             }
@@ -150,6 +150,20 @@ def test_a_ticket_that_cannot_be_read_keeps_everybody_away(directory: SlotDirect
     (directory.path / "notes.ticket").touch()
     with posted(directory) as ticket:
         assert ticket.held
+
+
+def test_a_ticket_that_somebody_removed_is_posted_again(directory: SlotDirectory) -> None:
+    """A waiting ticket whose file is gone is posted again, in its place; one with slots removes nobody else's file."""
+    with posted(directory, 2) as holder, posted(directory) as waiting:
+        waiting.path.unlink()
+        assert waiting.take(1, NAMES) == ()
+        assert waiting.path.exists()
+
+        holder.path.unlink()
+        with posted(directory, 2) as next_one:
+            assert (next_one.number, waiting.take(1, NAMES)) == (3, NAMES[:1])
+            holder.release()
+            assert len(list(directory.path.iterdir())) == 5  # its own private file is left
 
 
 def test_a_process_that_was_stopped_in_line_is_passed_over(directory: SlotDirectory) -> None:
@@ -220,7 +234,7 @@ def test_users_share_slots(directory: SlotDirectory) -> None:
     for path in directory.path.parents[1:3]:  # pytest's own directories
         path.chmod(0o711)
     with posted(directory) as ticket:
-        ticket.name_trial(Path("/home/a"), 5)
+        ticket.name_trial(5)
 
         assert (as_nobody(wait), as_nobody(take_one)) == (0, 0)
         with posted(directory) as other:

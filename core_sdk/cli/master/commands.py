@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from core_sdk.cli._arguments import AvoidBusy, parse_slots
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import go_on, make_home
@@ -30,8 +31,14 @@ queue_app = command_group()
 def up(
     slots: Annotated[
         int | None,
-        typer.Option(min=1, help="Places on the CPU for trials.", show_default="all GPUs; without any, all CPUs"),
+        typer.Option(
+            parser=parse_slots,
+            metavar="N",
+            help="Places on the CPU for trials.",
+            show_default="all GPUs; without any, all CPUs",
+        ),
     ] = None,
+    avoid_busy: AvoidBusy = False,
     with_ui: Annotated[
         bool, typer.Option("--ui", help="Then serve the web page, as `core-sdk ui` does, until Ctrl-C.")
     ] = False,
@@ -43,7 +50,7 @@ def up(
     home = Environment.read().home
     if is_master_running(home):
         raise MasterRefusedError("it runs already. `core-sdk master status` shows it, `core-sdk master down` ends it")
-    options = ["--stay", *([] if slots is None else [f"--slots={slots}"])]
+    options = ["--stay", *([] if slots is None else [f"--slots={slots}"]), *(["--avoid-busy"] if avoid_busy else [])]
     typer.echo(_describe(call(home, GetStatus(), options=options)))
     if with_ui:
         ui()

@@ -1,7 +1,12 @@
-"""The slots of this machine, on which the master starts attempts itself."""
+"""The slots of this machine, on which the master starts attempts itself.
+
+It shares them with other homes and users. A home waits in line with one ticket: whichever of its trials is next gets
+the slots, so that its priorities hold while it waits, and a home with many trials does not keep out one with few.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
@@ -10,12 +15,12 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from core_sdk.agent.starting import Agent, AgentSpawner
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, SlotDirectoryError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
 from core_sdk.records import AttemptOutcome
-from core_sdk.slots import Machine
+from core_sdk.slots import Machine, PostedTicket, SlotDirectory, Slots, Ticket, obstacles_of
 from core_sdk.tracking.attempts.killing import kill
 from core_sdk.tracking.attempts.running import never_began, take_back
 from core_sdk.tracking.attempts.starting import AttemptStart
@@ -31,9 +36,18 @@ class MachinePool(ResourcePool):
 
     largest_node = "this machine"
 
-    def __init__(self, machine: Machine, tell: Callable[[], None], spawner: AgentSpawner | None = None) -> None:
+    def __init__(
+        self, home: Home, machine: Machine, tell: Callable[[], None], spawner: AgentSpawner | None = None
+    ) -> None:
         """`tell` is called, in any thread, when a claim is complete, or an attempt may have ended."""
         self.machine = machine
+        self._home = home
+        self._directory = SlotDirectory()
+        self._ticket: Ticket | None = None
+        """The ticket with which the home waits, or which has the slots of the next claim."""
+        self._place: int | None = None
+        """The place in the line that its next ticket takes over."""
+        self._posted: Sequence[PostedTicket] = ()
         self._tell = tell
         self._spawner = spawner or AgentSpawner()
 
@@ -47,15 +61,59 @@ class MachinePool(ResourcePool):
         """Returns how many of these slots the machine has. An earlier master may have had more slots."""
         return sum(slot < self.machine.num_slots for slot in slot_ids)
 
+    def foreign(self, used: Collection[int]) -> Mapping[str, int]:
+        own = {name for slot, name in enumerate(self.machine.names) if slot in used}
+        held = {name for ticket in self._tickets() for name in ticket.held}
+        return {_boot(): len(held & set(self.machine.names) - own)}
+
+    def may_begin(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> bool:
+        self.wait = ""
+        if not num_slots:
+            return True
+        if self._ticket is not None and self._ticket.held and len(self._ticket.held) != num_slots:
+            self._place = self._ticket.place
+            self.leave_line()
+        try:
+            if self._ticket is None:
+                self._ticket = Ticket(self._directory, self._home.root, patience_s=0)
+            if self._place is not None:
+                self._ticket.place = min(self._place, self._ticket.place)
+                self._place = None
+            if not self._ticket.held and not self._ticket.take(num_slots, self.machine.usable(used), patience_s=0):
+                self.wait = obstacles_of(self._ticket, self.machine, self._home.root)
+        except SlotDirectoryError as error:
+            self.wait = str(error)
+        except BlockingIOError:  # somebody posts a ticket just now: the next look tells
+            pass
+        return self._ticket is not None and bool(self._ticket.held)
+
+    def leave_line(self) -> None:
+        if self._ticket is not None:
+            self._ticket.release()
+            self._ticket = None
+
+    def take_over(self, slots: Collection[int]) -> None:
+        names = {name for slot, name in enumerate(self.machine.names) if slot in slots}
+        places = [ticket.place for ticket in self._tickets() if not names.isdisjoint(ticket.held)]
+        self._place = min([*places, *([] if self._place is None else [self._place])], default=None)
+
+    def _tickets(self) -> Sequence[PostedTicket]:
+        """Returns the tickets of all users; those of the last look if somebody posts one just now."""
+        with contextlib.suppress(BlockingIOError, SlotDirectoryError), self._directory.locked(patience_s=0):
+            self._posted = self._directory.tickets()
+        return self._posted
+
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
-        free = [slot for slot in range(self.machine.num_slots) if slot not in used]
-        slot_ids = tuple(free[: order.num_slots])
+        if self._ticket is None or not order.num_slots:
+            slots = self.machine.slots([])
+        else:
+            slots, self._ticket = self.machine.held(self._ticket), None
 
         def make_start() -> AttemptStart:
             submission = SubmittedExperiment(Home(order.home_root), order.experiment_id)
-            return order.make_start(submission, self.machine.slots(slot_ids))
+            return order.make_start(submission, slots)
 
-        return _MachineClaim(folder, slot_ids, Agent(self._spawner), make_start, self._tell)
+        return _MachineClaim(folder, slots, Agent(self._spawner), make_start, self._tell)
 
     def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
         number = max((each for each in folder.attempts() if folder.supervised_path(each).exists()), default=0)
@@ -72,6 +130,7 @@ class MachinePool(ResourcePool):
         return _MachineExecution(folder, begun.number, begun.boot)
 
     def close(self) -> None:
+        self.leave_line()
         self._spawner.close()
 
 
@@ -79,14 +138,15 @@ class _MachineClaim(Claim):
     def __init__(
         self,
         folder: TrialFolder,
-        slot_ids: tuple[int, ...],
+        slots: Slots,
         agent: Agent,
         make_start: Callable[[], AttemptStart],
         tell: Callable[[], None],
     ) -> None:
         """Calls `make_start` in a new thread, and then `tell`."""
         self.folder = folder
-        self.slot_ids = slot_ids
+        self.slot_ids = slots.ids
+        self._ticket = slots.ticket
         self.node = _boot()
         self._agent = agent
         self._tell = tell
@@ -109,7 +169,7 @@ class _MachineClaim(Claim):
 
     def release(self) -> None:
         self._agent.close()
-        self._start.result().lock.release()
+        self._start.result().release()
 
     def abandon(self) -> None:
         if not self.is_abandoned:
@@ -122,6 +182,8 @@ class _MachineClaim(Claim):
             self._start.set_result(make_start())
         except Exception as error:  # noqa: BLE001  (`begun` raises it)
             self._agent.close()
+            if self._ticket is not None:
+                self._ticket.release()
             self._start.set_exception(error)
         self._is_over = True
         self._tell()
@@ -166,7 +228,7 @@ class _MachineExecution(Execution):
             agent.start(start)
         except CoreSDKError as error:
             self.problem = str(error)
-            start.lock.release()
+            start.release()
         self._is_starting = False
         if not self.problem and agent.wait().code is None:
             # Somebody has killed the agent, and perhaps its guardian.

@@ -92,6 +92,9 @@ class ResourcePool(ABC):
     largest_node: str
     """The name of the largest node, for messages."""
 
+    wait: str = ""
+    """The words of who has the slots for which `may_begin` makes a trial wait; empty if it is this home."""
+
     @property
     def is_known(self) -> bool:
         """Whether it is known which slots there are, or why they cannot be known."""
@@ -114,6 +117,23 @@ class ResourcePool(ABC):
         Returns None if it is not known yet.
         """
         return ""
+
+    def foreign(self, used: Collection[int]) -> Mapping[str, int]:
+        """Returns how many slots of `rooms` others have on each node. `used` are those of this home."""
+        return {}
+
+    def may_begin(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> bool:
+        """Returns whether an attempt can be claimed now, on slots that are not `used`.
+
+        A home waits with one attempt at a time; `is_blocked` tells that none of its slots are free for it.
+        """
+        return not is_blocked
+
+    def leave_line(self) -> None:  # noqa: B027 - a cluster has no line
+        """Gives up the home's place in the line for slots, since no trial of it waits."""
+
+    def take_over(self, slots: Collection[int]) -> None:  # noqa: B027
+        """Lets the home wait in the place of a trial of it that has these slots, and is stopped for another."""
 
     @abstractmethod
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:

@@ -338,7 +338,7 @@ def _start(
 ) -> AttemptStart:
     has_gpus = slots is None or bool(slots.gpus)
     if slots is not None and slots.ticket is not None:
-        slots.ticket.name_trial(folder.home_root, folder.trial_id)
+        slots.ticket.name_trial(folder.trial_id)
     arguments: dict[str, str] = {}
     if command is not None:
         argv, arguments = fill(command.argv, from_json(trial.chosen_hparams))
