@@ -1,12 +1,14 @@
-"""The slots of this machine and of Ray clusters, and the trials on them, according to the master."""
+"""The slots of this machine and of Ray clusters, and who has them, according to the master and to all tickets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from core_sdk.errors import MissingDependencyError
 from core_sdk.experiments.protocol import HomeStatus
-from core_sdk.slots import Machine
+from core_sdk.slots import Machine, PostedTicket
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,14 @@ class OccupiedSlot:
     device: str = ""
     cluster: str = ""
     """The address of the Ray cluster; empty for this machine."""
+    user: str = ""
+    """The user of this machine who has the slot; empty if none has a ticket for it."""
+    since: float | None = None
+    """The time since which that user has it, in seconds since the epoch."""
+    home: str = ""
+    """The home of the trial if it is another one of yours; another user's home and trial are not known."""
+    is_filled: bool = False
+    """Whether a program without a slot fills the memory of this GPU, as far as NVML tells."""
 
 
 def status_without_master() -> HomeStatus:
@@ -35,12 +45,28 @@ def status_without_master() -> HomeStatus:
 _NOBODY: tuple[int | None, int | None] = None, None
 
 
-def occupied_slots(status: HomeStatus) -> list[OccupiedSlot]:
-    """Returns the slots of this machine, and then those of each cluster."""
-    return [*_here(status), *_of_clusters(status)]
+def occupied_slots(
+    status: HomeStatus, home: Path, tickets: Sequence[PostedTicket] = (), busy: Collection[str] = ()
+) -> list[OccupiedSlot]:
+    """Returns the slots of this machine, with those that only others use, and then those of each cluster.
+
+    `busy` names GPUs of which a program, with a slot or without, fills the memory.
+    """
+    return [*_here(status, home, tickets, busy), *_of_clusters(status)]
 
 
-def _here(status: HomeStatus) -> Iterator[OccupiedSlot]:
+def busy_gpus() -> set[str]:
+    """Returns the names of GPUs of which a program fills the memory; none without the extra `gpu`."""
+    try:
+        from core_sdk.slots.busy import busy_gpus as asked  # NVML, which takes time to open
+    except MissingDependencyError:
+        return set()
+    return asked()
+
+
+def _here(
+    status: HomeStatus, home: Path, tickets: Sequence[PostedTicket], busy: Collection[str]
+) -> Iterator[OccupiedSlot]:
     users = {
         slot: (experiment.experiment_id, trial.trial_id)
         for experiment in status.experiments
@@ -48,8 +74,28 @@ def _here(status: HomeStatus) -> Iterator[OccupiedSlot]:
         for trial in experiment.running
         for slot in trial.slots
     }
-    for slot, gpu in enumerate(status.gpus or [None] * status.num_slots):
-        yield OccupiedSlot(slot, gpu, *users.get(slot, _NOBODY), device="CPU" if gpu is None else f"GPU {gpu}")
+    holders = {name: ticket for ticket in tickets for name in ticket.held}
+    names = list(Machine(status.num_slots, status.gpus).names)
+    names += sorted(holders.keys() - set(names))
+    for slot, name in enumerate(names):
+        gpu = None if name.startswith("cpu-") else name
+        device = "CPU" if gpu is None else f"GPU {gpu}"
+        experiment_id, trial_id = users.get(slot, _NOBODY)
+        if (ticket := holders.get(name)) is None:
+            is_filled = name in busy and trial_id is None
+            yield OccupiedSlot(slot, gpu, experiment_id, trial_id, device=device, is_filled=is_filled)
+            continue
+        is_here = ticket.home == str(home)
+        yield OccupiedSlot(
+            slot,
+            gpu,
+            experiment_id if is_here and trial_id == ticket.trial_id else None,
+            ticket.trial_id,
+            device=device,
+            user=ticket.user,
+            since=ticket.since,
+            home="" if is_here or ticket.home is None else ticket.home,
+        )
 
 
 def _of_clusters(status: HomeStatus) -> Iterator[OccupiedSlot]:

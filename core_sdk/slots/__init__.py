@@ -13,7 +13,17 @@ from __future__ import annotations
 
 from core_sdk.slots.directory import SlotDirectory, Ticket
 from core_sdk.slots.machine import Machine, Slots
-from core_sdk.slots.turns import PostedTicket
+from core_sdk.slots.turns import PostedTicket, clock, describe_line
 from core_sdk.slots.waiting import obstacles_of, taken_slots
 
-__all__ = ["Machine", "PostedTicket", "SlotDirectory", "Slots", "Ticket", "obstacles_of", "taken_slots"]
+__all__ = [
+    "Machine",
+    "PostedTicket",
+    "SlotDirectory",
+    "Slots",
+    "Ticket",
+    "clock",
+    "describe_line",
+    "obstacles_of",
+    "taken_slots",
+]

@@ -57,6 +57,13 @@ class SlotDirectory:
     def __init__(self, path: Path | None = None) -> None:
         self.path = slot_directory() if path is None else path
 
+    def read(self) -> list[PostedTicket]:
+        """Returns the tickets of living processes by number; none without a directory. Raises like `Ticket.take`."""
+        if not self.path.exists():
+            return []
+        with _naming(self), self.locked():
+            return self.tickets()
+
     def tickets(self) -> list[PostedTicket]:
         """Returns the tickets of living processes by number. Call it in a block of `locked`.
 

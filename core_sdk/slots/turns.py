@@ -58,9 +58,18 @@ def obstacles(number: int, tickets: Iterable[PostedTicket], home: Path | None = 
     first = [ticket for ticket in before if not set(ticket.usable).isdisjoint(own.usable) and not ticket.is_asleep]
     if home is not None and all(ticket.home == str(home) for ticket in (*holders, *first)):
         return ""
-    told = [f"{_owner(ticket)} has {_listed(ticket.held)} since {_clock(ticket.since)}" for ticket in holders]
-    told += [f"{_owner(ticket)} waits for {ticket.num_wanted} since {_clock(ticket.since)}" for ticket in first]
+    told = [f"{_owner(ticket)} has {_listed(ticket.held)} since {clock(ticket.since)}" for ticket in holders]
+    told += _told_waiting(first)
     return f"waiting for {own.num_wanted} of {len(own.usable)} slots" + (f": {'; '.join(told)}" if told else "")
+
+
+def describe_line(tickets: Iterable[PostedTicket]) -> str:
+    """Returns who waits, and for how many slots, in the order of their turns; empty if nobody does."""
+    return "; ".join(_told_waiting(_line(tickets)))
+
+
+def _told_waiting(tickets: Iterable[PostedTicket]) -> list[str]:
+    return [f"{_owner(ticket)} waits for {ticket.num_wanted} since {clock(ticket.since)}" for ticket in tickets]
 
 
 def _line(tickets: Iterable[PostedTicket]) -> list[PostedTicket]:
@@ -78,7 +87,8 @@ def _listed(slots: Sequence[str]) -> str:
     return ", ".join(slots)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Returns a time of this day as 10:31, and another one with its date."""
     there = time.localtime(seconds)
     is_today = there[:3] == time.localtime()[:3]
     return time.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M", there)

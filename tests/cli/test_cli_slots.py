@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
+import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -76,6 +79,20 @@ def test_a_trial_that_took_slots_takes_them_again(home: Home, cli: Cli) -> None:
         trials.resume(home, 1)
     assert cli("trial", "resume", "1").status == 1
     assert (home.trial(1).attempts(), _num_tickets()) == ([1, 2], 0)
+
+
+def test_slots_are_listed_with_who_has_them(home: Home, cli: Cli) -> None:
+    """The list of slots shows who has them and since when, the trial of another home of one's own, and who waits."""
+    with taken_slots(1, _ELSEWHERE) as slots, taken_slots(1, home.root):
+        assert slots is not None and slots.ticket is not None
+        slots.ticket.name_trial(5)
+
+        as_json, as_table = cli("slot", "list", "--json"), cli("slot", "list")
+
+    told = [(row["user"], row["trial_id"], row["home"]) for row in json.loads(as_json.output)]
+    user = getpass.getuser()
+    assert told[:2] == [(user, 5, str(_ELSEWHERE)), (user, None, "")]
+    assert re.search(rf"^ *0 +CPU +{user} +\d\d:\d\d +5 +{_ELSEWHERE}$", as_table.output, re.MULTILINE)
 
 
 def test_what_cannot_be_slots_is_refused(cli: Cli) -> None:

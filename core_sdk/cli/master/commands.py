@@ -19,7 +19,8 @@ from core_sdk.environment import Environment
 from core_sdk.errors import ExperimentNotFoundError, MasterRefusedError, MasterSilentError, RecordDamagedError
 from core_sdk.experiments.calling import await_end_of_master, call, call_running, is_master_running
 from core_sdk.experiments.protocol import Down, GetStatus, HomeStatus, MasterStatus
-from core_sdk.master.occupancy import OccupiedSlot, occupied_slots
+from core_sdk.master.occupancy import OccupiedSlot, busy_gpus, occupied_slots, status_without_master
+from core_sdk.slots import SlotDirectory, clock, describe_line
 from core_sdk.tracking import Home
 
 app = command_group()
@@ -88,17 +89,25 @@ def _describe(found: MasterStatus) -> str:
 
 @slot_app.command("list")
 def list_slots(as_json: AsJson = False) -> None:
-    """List the slots of this machine and of the Ray clusters that experiments use, and the trials on them."""
-    from core_sdk.master.occupancy import status_without_master
+    """List the slots of this machine and of the Ray clusters that experiments use, and who has them.
 
-    rows = occupied_slots(_read_status() or status_without_master())
-    has_nodes = any(row.node for row in rows)
+    Of other users' trials it shows whose they are, and since when they run. Who waits for slots is said on stderr.
+    """
+    home = Environment.read().home
+    tickets = SlotDirectory().read()
+    rows = occupied_slots(_read_status() or status_without_master(), home, tickets, busy_gpus())
+    if line := describe_line(tickets):
+        say(f"in line for slots: {line}")
+    has_nodes, has_homes = any(row.node for row in rows), any(row.home for row in rows)
     columns: list[Column[OccupiedSlot]] = [
         *([Column[OccupiedSlot]("Node", lambda row: row.node or "here")] if has_nodes else []),
         Column("Slot", lambda row: row.slot, is_number=True),
         Column("Device", lambda row: row.device),
+        Column("User", lambda row: "(a program without a slot)" if row.is_filled else row.user),
+        Column("Since", lambda row: None if row.since is None else clock(row.since)),
         Column("Experiment", lambda row: row.experiment_id, is_number=True),
         Column("Trial", lambda row: row.trial_id, is_number=True),
+        *([Column[OccupiedSlot]("Home", lambda row: row.home, can_be_cut=True)] if has_homes else []),
     ]
     print_rows(rows, OccupiedSlot, columns, choose_format(as_json), "This machine has no slots.")
 

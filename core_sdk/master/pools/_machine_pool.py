@@ -28,6 +28,8 @@ from core_sdk.tracking.home import Home, TrialFolder
 
 logger = logging.getLogger("core_sdk.master")
 
+# How long the master, which has more to do, waits for somebody who posts a ticket just now.
+_PATIENCE_S = 0.05
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -48,6 +50,8 @@ class MachinePool(ResourcePool):
         self._place: int | None = None
         """The place in the line that its next ticket takes over."""
         self._posted: Sequence[PostedTicket] = ()
+        self._ticketed: set[int] = set()
+        """The slots of this home's attempts that have tickets, or had them and have just ended."""
         self._tell = tell
         self._spawner = spawner or AgentSpawner()
 
@@ -62,9 +66,10 @@ class MachinePool(ResourcePool):
         return sum(slot < self.machine.num_slots for slot in slot_ids)
 
     def foreign(self, used: Collection[int]) -> Mapping[str, int]:
-        own = {name for slot, name in enumerate(self.machine.names) if slot in used}
         held = {name for ticket in self._tickets() for name in ticket.held}
-        return {_boot(): len(held & set(self.machine.names) - own)}
+        slots = {slot for slot, name in enumerate(self.machine.names) if name in held}
+        self._ticketed = (self._ticketed | slots) & set(used)
+        return {_boot(): len(slots - set(used))}
 
     def may_begin(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> bool:
         self.wait = ""
@@ -73,13 +78,14 @@ class MachinePool(ResourcePool):
         if self._ticket is not None and self._ticket.held and len(self._ticket.held) != num_slots:
             self._place = self._ticket.place
             self.leave_line()
+        untold = set(used) - self._ticketed  # an older version has started attempts there, without a ticket
         try:
             if self._ticket is None:
-                self._ticket = Ticket(self._directory, self._home.root, patience_s=0)
+                self._ticket = Ticket(self._directory, self._home.root, _PATIENCE_S)
             if self._place is not None:
                 self._ticket.place = min(self._place, self._ticket.place)
                 self._place = None
-            if not self._ticket.held and not self._ticket.take(num_slots, self.machine.usable(used), patience_s=0):
+            if not self._ticket.held and not self._ticket.take(num_slots, self.machine.usable(untold), _PATIENCE_S):
                 self.wait = obstacles_of(self._ticket, self.machine, self._home.root)
         except SlotDirectoryError as error:
             self.wait = str(error)
@@ -99,7 +105,7 @@ class MachinePool(ResourcePool):
 
     def _tickets(self) -> Sequence[PostedTicket]:
         """Returns the tickets of all users; those of the last look if somebody posts one just now."""
-        with contextlib.suppress(BlockingIOError, SlotDirectoryError), self._directory.locked(patience_s=0):
+        with contextlib.suppress(BlockingIOError, SlotDirectoryError), self._directory.locked(_PATIENCE_S):
             self._posted = self._directory.tickets()
         return self._posted
 
@@ -108,6 +114,7 @@ class MachinePool(ResourcePool):
             slots = self.machine.slots([])
         else:
             slots, self._ticket = self.machine.held(self._ticket), None
+            self._ticketed.update(slots.ids)
 
         def make_start() -> AttemptStart:
             submission = SubmittedExperiment(Home(order.home_root), order.experiment_id)

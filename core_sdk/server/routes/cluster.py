@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
-from core_sdk.errors import MasterSilentError
+from core_sdk.errors import MasterSilentError, SlotDirectoryError
 from core_sdk.experiments.calling import call_running
 from core_sdk.experiments.protocol import ExperimentStatus, GetStatus, HomeStatus
 from core_sdk.master.journaled import journaled_status
-from core_sdk.master.occupancy import OccupiedSlot, occupied_slots, status_without_master
+from core_sdk.master.occupancy import OccupiedSlot, busy_gpus, occupied_slots, status_without_master
 from core_sdk.server.shared_view import SharedView
+from core_sdk.slots import SlotDirectory
 from core_sdk.tracking.rows import ExperimentRow
 
 
@@ -81,8 +84,11 @@ def _queued(told: ExperimentStatus, row: ExperimentRow | None) -> QueuedExperime
 
 
 def slots(shared: SharedView) -> SlotsAnswer:
-    """Returns the slots of this machine, GPUs or places on the CPU, and of Ray clusters, and the trials on them."""
+    """Returns the slots of this machine, GPUs or places on the CPU, and of Ray clusters, and who has them."""
     status = _status(shared)
     found = status or status_without_master()
     clusters = [Cluster(one.address, one.problem) for one in found.clusters]
-    return SlotsAnswer(status is not None, occupied_slots(found), clusters)
+    tickets = []
+    with contextlib.suppress(SlotDirectoryError, BlockingIOError):  # commands say what is wrong with it
+        tickets = SlotDirectory().read()
+    return SlotsAnswer(status is not None, occupied_slots(found, shared.home.root, tickets, busy_gpus()), clusters)

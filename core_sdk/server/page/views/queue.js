@@ -65,7 +65,7 @@ function summary(/** @type {QueueAnswer} */ { experiments }, /** @type {SlotsAns
   return `${numBusy} of ${counted(slots.length, "slot")} busy · ${counted(numWaiting, "trial")} waiting`;
 }
 
-const isBusy = (/** @type {OccupiedSlot} */ { trial_id: trial }) => trial !== null;
+const isBusy = (/** @type {OccupiedSlot} */ { trial_id: trial, user, is_filled: isFilled }) => trial !== null || user !== "" || isFilled;
 
 /**
  * The nodes of a Ray cluster; which slots of its node a trial has is known to Ray alone.
@@ -92,16 +92,22 @@ function Cluster({ cluster: { address: place, problem }, slots }) {
 const Slots = ({ slots }) => html`<ul class="slots">${slots.map((slot) => html`<${Slot} key=${slot.slot} slot=${slot} />`)}</ul>`;
 
 /** @param {{slot: OccupiedSlot}} props */
-const Slot = ({ slot: { slot, gpu, device, experiment_id: experiment, trial_id: trial } }) => html`
-  <li class=${trial === null ? "" : "busy"}>
-    <b>${gpu === null ? `${device} ${slot}` : device}</b>
-    ${
-      trial === null || experiment === null
-        ? html`<span class="soft">free</span>`
-        : html`<span><a href=${linkTo(["trials", trial])}>trial ${trial}</a> of <a href=${linkTo(["experiments", experiment])}>experiment ${experiment}</a></span>`
-    }
+const Slot = ({ slot }) => html`
+  <li class=${isBusy(slot) ? "busy" : ""}>
+    <b>${slot.gpu === null ? `${slot.device} ${slot.slot}` : slot.device}</b>
+    <${Holder} slot=${slot} />
   </li>
 `;
+
+/** @param {{slot: OccupiedSlot}} props */
+function Holder({ slot: { experiment_id: experiment, trial_id: trial, home, user, since, is_filled: isFilled } }) {
+  const when = since === null ? "" : `since ${formatTime(since)}`;
+  if (isFilled) return html`<span class="soft">a program without a slot</span>`;
+  if (trial === null) return html`<span class="soft" title=${when}>${user || "free"}</span>`;
+  if (home) return html`<span class="soft" title=${when}>trial ${trial} of ${home}</span>`;
+  const link = html`<a href=${linkTo(["trials", trial])}>trial ${trial}</a>`;
+  return html`<span title=${when}>${link}${experiment !== null && html` of <a href=${linkTo(["experiments", experiment])}>experiment ${experiment}</a>`}</span>`;
+}
 
 /** @param {{experiments: QueuedExperiment[], onDone: () => void}} props */
 function Experiments({ experiments, onDone }) {
