@@ -157,29 +157,45 @@ class SlotDirectory:
 
 
 class Ticket:
-    """A ticket of this process: it waits in line, and holds slots from the first `take` that returns some to `release`.
+    """A ticket of this process: it waits in line, and then holds slots, until `release`.
 
     Another process may `adopt` it. It is void when no process has its lock any more.
     """
 
-    def __init__(self, directory: SlotDirectory, home: Path, patience_s: float = _LONGEST_LOCK_S) -> None:
-        """Posts the ticket, for an attempt of `home`. Raises the errors of `take`."""
-        self._seen: Sequence[PostedTicket] = ()
+    def __init__(
+        self,
+        directory: SlotDirectory,
+        home: Path,
+        num_wanted: int,
+        usable: Sequence[str],
+        *,
+        place: int | None = None,
+        patience_s: float = _LONGEST_LOCK_S,
+    ) -> None:
+        """Posts the ticket, for an attempt of `home`, and takes its slots if it is its turn already.
+
+        It comes last in the line, unless `place` is an earlier one. Raises the errors of `take`.
+        """
         self._home = home
         self.directory = directory
         self.held: Sequence[str] = ()
         with _naming(directory), directory.locked(patience_s):
-            self._post()
-            self.place = self.number
+            self._post(place)
+            try:
+                self._take(num_wanted, usable)
+            except BaseException:
+                self.release()
+                raise
 
-    def _post(self) -> None:
+    def _post(self, place: int | None) -> None:
         self.number = self.directory.next_number()
         self.path = self.directory.path / f"{self.number:06}.ticket"
         _write_trial(self.path, TicketTrial(home=str(self._home)))
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
         self.path.chmod(0o644)  # whatever the umask is
         self._lock = AliveLock.alone(self.path)
-        record = TicketRecord(place=self.number, num_wanted=0, usable=[], pid=os.getpid(), since=time.time())
+        self.place = self.number if place is None else min(place, self.number)
+        record = TicketRecord(place=self.place, num_wanted=0, usable=[], pid=os.getpid(), since=time.time())
         try:
             self._record = self._written(record)
         except OSError:  # an empty ticket would keep everybody from the slots
@@ -202,22 +218,25 @@ class Ticket:
         """
         with _naming(self.directory), self.directory.locked(patience_s):
             if not self._lock.is_at(self.path):  # somebody has removed it
-                self._post()
-            record = msgspec.structs.replace(
-                self._record, place=self.place, num_wanted=num_wanted, usable=list(usable), held=[]
-            )
-            os.utime(self.fileno())
-            if record != self._record:
-                self._record = self._written(record)
-            self._seen = self.directory.tickets()
-            if held := slots_for(self.number, self._seen):
-                self._record = self._written(msgspec.structs.replace(record, held=list(held), since=time.time()))
-                self.held = held
+                self._post(self.place)
+            self._take(num_wanted, usable)
         return self.held
+
+    def _take(self, num_wanted: int, usable: Sequence[str]) -> None:
+        record = msgspec.structs.replace(
+            self._record, place=self.place, num_wanted=num_wanted, usable=list(usable), held=[]
+        )
+        os.utime(self.fileno())
+        if record != self._record:
+            self._record = self._written(record)
+        self._seen = self.directory.tickets()
+        if held := slots_for(self.number, self._seen):
+            self._record = self._written(msgspec.structs.replace(record, held=list(held), since=time.time()))
+            self.held = held
 
     def obstacles(self, home: Path | None = None) -> str:
         """Returns who had the slots, or came first, at the last `take`; empty if only trials of `home` did."""
-        return obstacles(self.number, self._seen, home) if self._seen else ""
+        return obstacles(self.number, self._seen, home)
 
     def name_trial(self, trial_id: int) -> None:
         """Tells the owner, and nobody else, which trial has the slots. A full disk is no obstacle."""

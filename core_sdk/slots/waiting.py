@@ -34,27 +34,30 @@ def taken_slots(
         machine = Machine(max(num_slots, machine.num_slots))
     elif num_slots > machine.num_slots:
         raise NotEnoughSlotsError(num_slots, machine.num_slots)
-    ticket = Ticket(SlotDirectory(), home)
-    is_told = False
+    directory = SlotDirectory()
+    with _naming_lock(directory):
+        ticket = Ticket(directory, home, num_slots, machine.usable())
     try:
-        while not _take(ticket, num_slots, machine):
-            if tell is None:
-                raise SlotsTakenError(obstacles_of(ticket, machine))
-            if not is_told:
-                tell(obstacles_of(ticket, machine))
-                is_told = True
-            time.sleep(_PAUSE_S)
+        if not ticket.held and tell is None:
+            raise SlotsTakenError(obstacles_of(ticket, machine))
+        if not ticket.held and tell is not None:
+            tell(obstacles_of(ticket, machine))
+        with _naming_lock(directory):
+            while not ticket.held:
+                time.sleep(_PAUSE_S)
+                ticket.take(num_slots, machine.usable())
         yield machine.held(ticket)
     finally:
         ticket.release()
 
 
-def _take(ticket: Ticket, num_slots: int, machine: Machine) -> bool:
+@contextlib.contextmanager
+def _naming_lock(directory: SlotDirectory) -> Iterator[None]:
     try:
-        return bool(ticket.take(num_slots, machine.usable()))
+        yield
     except BlockingIOError as error:
         problem = "another process has had its lock for long, perhaps since it was stopped (Ctrl-Z)"
-        raise SlotDirectoryError(ticket.directory.path, problem) from error
+        raise SlotDirectoryError(directory.path, problem) from error
 
 
 def obstacles_of(ticket: Ticket, machine: Machine, home: Path | None = None) -> str:

@@ -29,9 +29,8 @@ def directory(tmp_path: Path) -> SlotDirectory:
 
 @contextlib.contextmanager
 def posted(directory: SlotDirectory, num_wanted: int = 1, home: str = "/home/a") -> Iterator[Ticket]:
-    ticket = Ticket(directory, Path(home))
+    ticket = Ticket(directory, Path(home), num_wanted, NAMES)
     try:
-        ticket.take(num_wanted, NAMES)
         yield ticket
     finally:
         ticket.release()
@@ -60,8 +59,7 @@ def test_a_killed_holder_frees_its_slots_and_a_copy_of_its_lock_keeps_them(
         import os, subprocess, time
         from pathlib import Path
         from core_sdk.slots import SlotDirectory, Ticket
-        ticket = Ticket(SlotDirectory(), Path("/home/b"))
-        ticket.take(2, ["gpu-a", "gpu-b"])
+        ticket = Ticket(SlotDirectory(), Path("/home/b"), 2, ["gpu-a", "gpu-b"])
         heir = subprocess.Popen(["sleep", "100"], pass_fds=[ticket.fileno()], stdout=subprocess.DEVNULL)
         print(heir.pid)
         time.sleep(100)
@@ -106,7 +104,7 @@ def test_a_directory_that_others_cannot_write_is_refused_in_words(directory: Slo
     directory.path.mkdir(mode=0o755)
 
     with pytest.raises(SlotDirectoryError, match=r"only its owner, \w+, can write to it \(mode 755\).*chmod 1777"):
-        Ticket(directory, Path("/home/a"))
+        Ticket(directory, Path("/home/a"), 1, NAMES)
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "missing parent"])
@@ -122,7 +120,7 @@ def test_what_is_no_directory_is_refused_in_words(directory: SlotDirectory, kind
             directory = SlotDirectory(directory.path / "slots")
 
     with pytest.raises(SlotDirectoryError, match=re.escape(f"no slot can be taken in {directory.path}: ")):
-        Ticket(directory, Path("/home/a"))
+        Ticket(directory, Path("/home/a"), 1, NAMES)
 
 
 def test_a_full_disk_leaves_no_ticket_that_keeps_others_away(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +133,7 @@ def test_a_full_disk_leaves_no_ticket_that_keeps_others_away(small_disk: Path, m
                 filler.flush()
 
         with pytest.raises(SlotDirectoryError, match="No space left"):
-            Ticket(directory, Path("/home/b"))
+            Ticket(directory, Path("/home/b"), 1, NAMES)
         with directory.locked():
             assert [each.held for each in directory.tickets()] == [ticket.held] == [NAMES[:1]]
 
@@ -146,7 +144,7 @@ def test_a_ticket_that_cannot_be_read_keeps_everybody_away(directory: SlotDirect
         ticket.path.write_bytes(b"{")
 
         with pytest.raises(SlotDirectoryError, match=r"which slots \w+ has is unknown, since 000001.ticket cannot be"):
-            Ticket(directory, Path("/home/b")).take(1, NAMES)
+            Ticket(directory, Path("/home/b"), 1, NAMES)
     (directory.path / "notes.ticket").touch()
     with posted(directory) as ticket:
         assert ticket.held
@@ -222,12 +220,12 @@ def test_users_share_slots(directory: SlotDirectory) -> None:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     def take_one() -> None:
-        ticket = Ticket(SlotDirectory(directory.path), Path("/home/nobody"))
-        assert ticket.take(1, NAMES) == NAMES[1:]  # and dies with it, so that its files stay
+        ticket = Ticket(SlotDirectory(directory.path), Path("/home/nobody"), 1, NAMES)
+        assert ticket.held == NAMES[1:]  # and dies with it, so that its files stay
 
     def wait() -> None:
-        ticket = Ticket(SlotDirectory(directory.path), Path("/home/nobody"))
-        assert ticket.take(2, NAMES) == ()
+        ticket = Ticket(SlotDirectory(directory.path), Path("/home/nobody"), 2, NAMES)
+        assert ticket.held == ()
         assert re.search(r": root \(process \d+\) has gpu-a since", ticket.obstacles())
 
     directory.path.parent.chmod(0o755)

@@ -79,13 +79,18 @@ class MachinePool(ResourcePool):
             self._place = self._ticket.place
             self.leave_line()
         untold = set(used) - self._ticketed  # an older version has started attempts there, without a ticket
+        usable = self.machine.usable(untold)
         try:
             if self._ticket is None:
-                self._ticket = Ticket(self._directory, self._home.root, _PATIENCE_S)
-            if self._place is not None:
-                self._ticket.place = min(self._place, self._ticket.place)
-                self._place = None
-            if not self._ticket.held and not self._ticket.take(num_slots, self.machine.usable(untold), _PATIENCE_S):
+                self._ticket = Ticket(
+                    self._directory, self._home.root, num_slots, usable, place=self._place, patience_s=_PATIENCE_S
+                )
+            elif not self._ticket.held:
+                if self._place is not None:
+                    self._ticket.place = min(self._place, self._ticket.place)
+                self._ticket.take(num_slots, usable, _PATIENCE_S)
+            self._place = None
+            if not self._ticket.held:
                 self.wait = obstacles_of(self._ticket, self.machine, self._home.root)
         except SlotDirectoryError as error:
             self.wait = str(error)
