@@ -53,6 +53,7 @@ from train.ray_training import RayTraining
 from workers.engines import UnwatchedRay
 
 from core_sdk import client, core, media, train
+from core_sdk.alive import signed_by
 from core_sdk.errors import (
     AttemptClaimedError,
     CheckpointDamagedError,
@@ -78,6 +79,7 @@ from core_sdk.experiments.reviving import announce_master, revive_master
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.journal import JournalWriter, read_journal, read_records
 from core_sdk.master._master import Master
+from core_sdk.processes import is_any_marked
 from core_sdk.records import (
     STOPPED_BY_SEARCHER,
     AttemptBegun,
@@ -97,7 +99,7 @@ from core_sdk.records import (
     ValidationRead,
     metrics_from_json,
 )
-from core_sdk.slots import Machine
+from core_sdk.slots import Machine, SlotDirectory, Ticket
 from core_sdk.steering import trials
 from core_sdk.storage import DirectoryStorage, storage_from_url
 from core_sdk.tracking import Home, open_view
@@ -107,6 +109,7 @@ from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index
 from core_sdk.tracking.moving.merging import merge
 from core_sdk.tracking.moving.relocation import adopt
+from core_sdk.tracking.next_attempt import mark_of_attempt
 from core_sdk.tracking.registry import Registry
 from core_sdk.train import Checkpoint, ScalingConfig, TorchTrainer
 
@@ -2150,3 +2153,25 @@ def test_66_media_that_cannot_be_kept_are_refused_or_counted(small_disk: Path, m
     lost, kept = client.get_trial(1).iter_media()
     assert [report.metrics["n"] for report in reports(Home(small_disk / "home"))] == [1, 2]
     assert (lost.file.problem, kept.read(), raised.value.num_dropped) == ("No space left on device", b"x", 1)
+
+
+def test_78_a_slot_is_free_when_the_processes_that_have_it_are_gone(home: Home) -> None:
+    """A slot is free when the last process of its attempt is gone, and not before; none is given without a ticket."""
+    train = [sys.executable, "-c", "import time; time.sleep(600)"]
+    command = [sys.executable, "-m", "core_sdk.cli", "run", "--detach", "--slots", "1", "--", *train]
+    subprocess.run(command, check=True, capture_output=True)
+    folder = home.trial(1)
+    agent = signed_by(folder.supervised_path(1))
+    assert agent is not None
+    waiting = Ticket(SlotDirectory(), Path("/another/home"), 1, ["cpu-0"])
+    is_refused = not waiting.held
+
+    os.kill(agent, signal.SIGKILL)
+    while not waiting.take(1, ["cpu-0"]):
+        pass
+
+    assert is_refused
+    assert not is_any_marked(str(mark_of_attempt(folder, 1)))
+    SlotDirectory().path.chmod(0o755)
+    assert subprocess.run(command, capture_output=True).returncode == 1
+    waiting.release()
