@@ -117,7 +117,7 @@ class TrialJob:
                 case number if number in STOPS:
                     shown = self._show()
                     self._fate = fate_of(shown, num_restarts=self._job.num_restarts, planned_end=self._planned_end)
-                    reason = f"Slurm's job {self._job.job_id} was {_WORDS[self._fate]}"
+                    reason = f"Slurm's job {self._job.job_id} {_WORDS[self._fate]}"
                 case _:
                     continue
             _say(reason)
@@ -138,7 +138,7 @@ class TrialJob:
             problem = f"it has stored no checkpoint within the time of job {job_id}: give it more time"
         if not self._is_chained:
             if fate == "canceled" and not is_complete and not self._is_ended_by_us():
-                settle(folder, "CANCELED", f"Slurm's job {job_id} was {_WORDS[fate]}")
+                settle(folder, "CANCELED", f"Slurm's job {job_id} {_WORDS[fate]}")
         elif follows(fate, is_complete=is_complete, has_progressed=has_progressed):
             try:
                 _say(f"job {submit_next(folder, job_id)} goes on with trial {folder.trial_id}")
@@ -149,7 +149,7 @@ class TrialJob:
             settle(folder, "PAUSED", f"waits in Slurm's queue as job {job_id}, which was requeued")
             return TRY_AGAIN
         elif fate == "canceled" and not is_complete:
-            settle(folder, "CANCELED", f"Slurm's job {job_id} was {_WORDS[fate]}")
+            settle(folder, "CANCELED", f"Slurm's job {job_id} {_WORDS[fate]}")
         elif problem:
             settle(folder, "PAUSED", problem)
         note_end(folder, job_id, problem)
@@ -170,10 +170,10 @@ class TrialJob:
 
 
 _WORDS = {
-    "limit": "over its time",
-    "preempted": "preempted",
-    "requeued": "requeued",
-    "canceled": "canceled with scancel, and not by Core SDK",
+    "limit": "has reached its time limit",
+    "preempted": "was preempted",
+    "requeued": "was requeued",
+    "canceled": "was canceled with scancel, and not by Core SDK",
 }
 
 
