@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import pwd
 import stat
@@ -322,6 +323,7 @@ def _owner_of(path: Path) -> str:
         return "nobody"
 
 
+@functools.cache  # a directory service may answer slowly, and masters look at tickets all the time
 def _user(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
