@@ -20,8 +20,6 @@ from core_sdk.pytorch import (
     Trainer,
     init,
 )
-from core_sdk.pytorch._fitting.checkpoint import position_in
-from core_sdk.pytorch._run import BatchPosition
 
 Answers = dict[str, object]
 
@@ -99,15 +97,3 @@ def test_a_resumed_training_knows_its_position_before_its_first_batch(batches: i
     for where, asked in resumed.asks.answers.items():
         assert asked[0] == expected, where
     assert resumed.asks.answers.keys() - whole.asks.answers.keys() == {"on_training_start"}
-
-
-def test_a_checkpoint_of_version_0_1_has_a_position() -> None:
-    """A checkpoint of version 0.1 gives a position, although it lacks a field."""
-
-    def content(batches: int, epochs: int, is_epoch_start: bool) -> dict[str, Any]:
-        counters = {"batches": batches, "epochs": epochs}
-        return {"trainer_state": {"training": {"driver": {"counters": counters}, "is_epoch_start": is_epoch_start}}}
-
-    assert position_in(content(0, 0, True)) == BatchPosition()
-    assert position_in(content(5, 1, False)) == BatchPosition(5, batch=4, epoch=1)
-    assert position_in(content(6, 2, True)) == BatchPosition(6, batch=5, epoch=1, is_epoch_end=True)
