@@ -43,7 +43,7 @@ class Reproducibility(Section, frozen=True):
 
 
 class SlurmOptions(Section, frozen=True):
-    """What the jobs of an experiment ask Slurm for, beside their slots."""
+    """The resources that jobs of an experiment request from Slurm, beside their slots."""
 
     partition: Annotated[str, about("the partition; else the default one")] = ""
     account: Annotated[str, about("the account that is charged")] = ""
@@ -89,7 +89,7 @@ class Resources(Section, frozen=True, kw_only=True):
 
     @property
     def jobs(self) -> SlurmOptions:
-        """What jobs ask Slurm for."""
+        """The resources that jobs request from Slurm."""
         return self.slurm or SlurmOptions()
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:

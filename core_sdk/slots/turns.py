@@ -1,4 +1,4 @@
-"""Whose turn it is: a pure function of the tickets."""
+"""Decides who gets slots next, by pure functions of the tickets."""
 
 from __future__ import annotations
 

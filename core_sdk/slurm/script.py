@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GRACE_S = 300
-"""How long before the end of a job's time the training is asked to stop."""
+"""The time before the end of a job at which the training is asked to stop."""
 
 _LONG_NAMES = {
     "-A": "--account", "-C": "--constraint", "-G": "--gpus", "-J": "--job-name", "-N": "--nodes", "-W": "--wait",
@@ -34,7 +34,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What the jobs of a trial ask Slurm for."""
+    """The resources that jobs of a trial request from Slurm."""
 
     num_nodes: int = 1
     num_slots: int | None = None

@@ -1,4 +1,4 @@
-"""What is recorded of a training on a GPU: metrics that lie there, its figures, its name, and its slot."""
+"""Trainings on a GPU record metrics that lie there, its figures, its name, and its slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose turn it is: pure decisions."""
+"""Whose turn it is follows from the tickets alone."""
 
 from __future__ import annotations
 

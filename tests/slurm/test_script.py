@@ -1,4 +1,4 @@
-"""What stands in a batch script, what Slurm's answers mean, and what a job does when Slurm ends it."""
+"""The batch script has what was asked for, Slurm's answers are understood, and a job acts on its end."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class TrialGroup:
 
     @property
     def aggregates(self) -> dict[str, Aggregate]:
-        """What is typical of the last values of each metric `group.name` that has finite ones."""
+        """The typical last value of each metric `group.name` that has finite ones."""
         found = {name: aggregate(one.metric(name) for one in self.members) for name in metric_names(self.members)}
         return {name: figures for name, figures in found.items() if figures}
 
