@@ -183,11 +183,12 @@ class _WorkersFit(_Fit):
 
     def _call(self, program: Program) -> Returned:
         """Executes the program on all workers, and returns the result of rank 0."""
-        with named_as("what the trainer was given", vars(program.training)):
-            call = self._workers.group.submit(run, program)
-        self._has_begun = True
+        # A stop may come as soon as the workers have the program, before `submit` has returned.
         with forwarded_stops(self._workers.group) as self._signals:
             try:
+                with named_as("what the trainer was given", vars(program.training)):
+                    call = self._workers.group.submit(run, program)
+                self._has_begun = True
                 return self._workers.results(call)[0]
             except WorkerDiedError as error:
                 if self._signals:
