@@ -1,4 +1,4 @@
-"""Which GPUs are in use, whoever uses them, according to NVML."""
+"""Asks NVML which GPUs are in use, whoever uses them."""
 
 from __future__ import annotations
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from core_sdk.environment import Environment
 from core_sdk.slurm.job import TrialJob, begin_job, exit_status_of
 from core_sdk.tracking.attempts.starting import resume
 
 
 def main() -> int:
     """Runs the job of this process, and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="core_sdk.slurm")
-    parser.add_argument("--trial", type=int, required=True)
-    parser.add_argument("--home", required=True)
-    options = parser.parse_args()
-    folder, job, caught = begin_job(Environment.read().home, options.trial, options.home)
+    folder, job, caught = begin_job()
     num_slots = folder.read_record().num_slots
     return TrialJob(
         folder,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import os
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
 from core_sdk.agent.starting import Agent
-from core_sdk.environment import batch_job, visible_gpus
+from core_sdk.environment import Environment, batch_job, visible_gpus
 from core_sdk.errors import CoreSDKError, SlurmError
 from core_sdk.placement import SlurmJob
 from core_sdk.processes import STOPS, CaughtSignals
@@ -177,20 +177,25 @@ _WORDS = {
 }
 
 
-def begin_job(home: Path, trial_id: int, identity: str) -> tuple[TrialFolder, SlurmJob, CaughtSignals]:
-    """Returns what a `TrialJob` is made of.
+def begin_job() -> tuple[TrialFolder, SlurmJob, CaughtSignals]:
+    """Returns what the `TrialJob` of this process is made of, by its arguments, `--trial=ID --home=IDENTITY`.
 
     Raises `SlurmError` if this process belongs to no job, or does not see the trial.
     """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trial", type=int, required=True)
+    parser.add_argument("--home", required=True)
+    options = parser.parse_args()
     caught = CaughtSignals()
-    folder = Home(home).folder(trial_id)
+    home = Environment.read().home
+    folder = Home(home).folder(options.trial)
     job = batch_job()
     if job is None:
         raise SlurmError("this is the process of a job", "there is none", "Submit the batch script with `sbatch`")
-    if not sees_home(home, identity) or not folder.path.is_dir():
+    if not sees_home(home, options.home) or not folder.path.is_dir():
         raise SlurmError(
             f"{os.uname().nodename} cannot run the job",
-            f"it does not see trial {trial_id} of the home {home}",
+            f"it does not see trial {options.trial} of the home {home}",
             "CORE_SDK_HOME must lie on a file system that all nodes share, at the same path",
         )
     return folder, job, caught

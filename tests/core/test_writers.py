@@ -352,7 +352,7 @@ def test_a_writer_whose_node_does_not_see_the_home_is_never_shown_as_dead(
 def test_a_name_that_writers_have_on_two_nodes_keeps_nothing_else_from_home(
     home: Home, shipment: Shipment, tmp_path: Path
 ) -> None:
-    """What the namesake has reported stays on its node, and an error names its journal; all else comes home."""
+    """The reports of the namesake stay on its node, and an error names its journal; all else comes home."""
     for name in ("evaluator", "other"):
         with core.init(trial=1, writer=name) as writer:
             for _ in range(10):

@@ -124,7 +124,7 @@ SHARDED = """
 
 
 def test_shards_of_two_ranks_on_a_gpu_are_read_by_one(launch: Launch, alone: core.Context) -> None:
-    """What two ranks have saved by `dcp`, at once and in the background, and by `store_path()`, one process reads."""
+    """One process reads the shards of two ranks: by `dcp`, at once and in the background, and by `store_path()`."""
     ended = launch(SHARDED, 2)
 
     assert ended.returncode == 0, ended.stderr

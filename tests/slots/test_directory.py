@@ -56,13 +56,13 @@ def test_a_killed_holder_frees_its_slots_and_a_copy_of_its_lock_keeps_them(
     """A holder that is killed frees its slots, and leaves void files; an heir of its lock keeps them."""
     holder = start_script(
         """
-        import os, subprocess, time
+        import os, signal, subprocess
         from pathlib import Path
         from core_sdk.slots import SlotDirectory, Ticket
         ticket = Ticket(SlotDirectory(), Path("/home/b"), 2, ["gpu-a", "gpu-b"])
         heir = subprocess.Popen(["sleep", "100"], pass_fds=[ticket.fileno()], stdout=subprocess.DEVNULL)
         print(heir.pid)
-        time.sleep(100)
+        signal.pause()
         """
     )
     assert holder.process.stdout is not None

@@ -298,7 +298,7 @@ class CheckpointReader(OfOneProcess, FileSystemReader):
         self._failure = None
         try:
             return self._read_index(super().read_metadata, *args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # whatever it is, it is raised, and torch may swallow it
             self._failure = error
             raise
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from dataclasses import replace
 
-from core_sdk.environment import Environment
 from core_sdk.errors import SlurmError, TrialNotFoundError
 from core_sdk.master.pools.slurm._order import read_order
 from core_sdk.slurm.job import TrialJob, begin_job, exit_status_of
@@ -19,13 +17,9 @@ _POLL_S = 0.2
 
 def main() -> int:
     """Runs the job of this process, and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="core_sdk.master.pools.slurm")
-    parser.add_argument("--trial", type=int, required=True)
-    parser.add_argument("--home", required=True)
-    options = parser.parse_args()
-    folder, job, caught = begin_job(Environment.read().home, options.trial, options.home)
+    folder, job, caught = begin_job()
     if (order := read_order(folder)) is None:
-        raise TrialNotFoundError(options.trial, folder.home_root)
+        raise TrialNotFoundError(folder.trial_id, folder.home_root)
     if not _is_wanted(folder, job.job_id):
         raise SlurmError(f"job {job.job_id} starts nothing", "the master has not recorded it, or has taken it back")
     # A trial whose record exists goes on.

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -216,7 +217,7 @@ def _look(watched: _WatchedJob) -> bool:
         return True
 
 
-class _WatchedJob:
+class _WatchedJob(ABC):
     """A job of the pool. The pool's thread calls `hear` and `look`."""
 
     job_id = 0
@@ -232,9 +233,9 @@ class _WatchedJob:
         if state.is_over and self.over_at is None:
             self.over_at = time.monotonic()
 
+    @abstractmethod
     def look(self) -> bool:
         """Looks into the home. Returns whether something has ended."""
-        raise NotImplementedError
 
     @property
     def is_long_over(self) -> bool:
