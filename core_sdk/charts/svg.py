@@ -82,7 +82,7 @@ def _chart(chart: Chart, look: Look) -> Iterator[str]:
         return round(bottom - fraction(bend(max(value, low)), bend(low), bend(high)) * (bottom - _TOP), 1)
 
     title = chart.title if look.title is None else look.title
-    yield f'<text x="{left}" y="22" font-size="15">{_escaped(title)}</text>'
+    yield f'<text x="{left}" y="22" font-size="15">{escaped(title)}</text>'
     for value in round_ticks(low, high, is_logarithmic=look.is_logarithmic):
         yield f'<path d="M{left} {y(value)}H{right}" stroke="#d0d7de"/>'
         yield f'<text x="{left - 6}" y="{y(value) + 4}" text-anchor="end">{format_number(value)}</text>'
@@ -91,14 +91,14 @@ def _chart(chart: Chart, look: Look) -> Iterator[str]:
         yield f'<text x="{x(steps)}" y="{bottom + 18}" text-anchor="middle">{format_number(steps)}</text>'
     if look.x_label:
         at = f'x="{(left + right) / 2}" y="{bottom + 22 + _LABEL}"'
-        yield f'<text {at} text-anchor="middle">{_escaped(look.x_label)}</text>'
+        yield f'<text {at} text-anchor="middle">{escaped(look.x_label)}</text>'
     if look.y_label:
         at = f'transform="translate(16 {(_TOP + bottom) / 2}) rotate(-90)"'
-        yield f'<text {at} text-anchor="middle">{_escaped(look.y_label)}</text>'
+        yield f'<text {at} text-anchor="middle">{escaped(look.y_label)}</text>'
     for steps in chart.marks:
         yield f'<path d="M{x(steps)} {_TOP}V{bottom}" stroke="#57606a" stroke-dasharray="4 3"/>'
         dx, anchor = (4, "start") if x(steps) < right / 2 else (-4, "end")
-        label = f'text-anchor="{anchor}" fill="#57606a">{_escaped(chart.mark_label)}</text>'
+        label = f'text-anchor="{anchor}" fill="#57606a">{escaped(chart.mark_label)}</text>'
         yield f'<text x="{x(steps) + dx}" y="{_TOP + 10}" {label}'
     colors = _colors(chart)
     for curve in reversed(chart.curves):
@@ -118,7 +118,7 @@ def _chart(chart: Chart, look: Look) -> Iterator[str]:
     for index, (label, color) in enumerate(colors.items()):
         place = left + index * round((right - left) / max(_LEAST_NUM_LABELS, len(colors)))
         yield f'<rect x="{place}" y="{look.height - 22}" width="12" height="12" fill="{color}"/>'
-        yield f'<text x="{place + 18}" y="{look.height - 12}">{_escaped(label)}</text>'
+        yield f'<text x="{place + 18}" y="{look.height - 12}">{escaped(label)}</text>'
 
 
 def _value_range(chart: Chart, look: Look) -> tuple[float, float]:
@@ -153,7 +153,7 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x},{y}" for x, y in points)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Returns the text for XML. XML allows no control characters: characters that cannot be printed are replaced."""
     return html.escape("".join(char if char.isprintable() else "�" for char in text))
 

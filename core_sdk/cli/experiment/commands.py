@@ -11,14 +11,15 @@ from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import Experiments, parse_experiment
 from core_sdk.cli.experiment import looking, steering, submitting
+from core_sdk.cli.experiment.looking import why_no_best
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_list, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, listed, printable
-from core_sdk.cli.trial.best import best_trial
 from core_sdk.cli.trial.listing import json_object, print_trials, with_searched
 from core_sdk.records import SearcherMetric, fields_of
 from core_sdk.steering import experiments as verbs
 from core_sdk.tracking import open_view
+from core_sdk.tracking.finding.best import best_trial
 from core_sdk.tracking.finding.facts import Facts, read_facts
 from core_sdk.tracking.rows import ExperimentRow
 
@@ -93,6 +94,8 @@ def _described(
     with open_view(home) as view:
         row = view.experiment(experiment_id)
         best = best_trial(home, view, experiment_id, metric, smaller_is_better)
+        if best is None and metric is not None:
+            raise typer.BadParameter(why_no_best(home, view, experiment_id, metric))
         found = read_facts(view, view.trials(experiment_id))
     value = fields_of(row) | {"best": best, "trials": [json_object(one) for one in found]}
     recorded = home.experiment(experiment_id).read().searcher_metric

@@ -15,10 +15,10 @@ from core_sdk.cli._home import make_home, open_home
 from core_sdk.cli._ids import Experiment, SubmittedId, check_submitted
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.output import AsCsv, AsJson, Properties, choose_format, print_object, print_one
-from core_sdk.cli.trial.best import best_trial, deciding_metric
 from core_sdk.cli.trial.listing import json_object, print_trials
 from core_sdk.records import format_number
 from core_sdk.tracking import Home, View, open_view
+from core_sdk.tracking.finding.best import best_trial, deciding_metric
 from core_sdk.tracking.finding.facts import read_facts
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.logs.stream import LineCutter, LogReader
@@ -98,7 +98,7 @@ def best(
     with open_view(home) as view:
         found = best_trial(home, view, experiment, metric, smaller_is_better)
         if found is None:
-            raise typer.BadParameter(_why_no_best(home, view, experiment, metric))
+            raise typer.BadParameter(why_no_best(home, view, experiment, metric))
         (facts,) = read_facts(view, [view.trial(found.trial_id)])
     properties: Properties = {
         "Trial": found.trial_id,
@@ -229,7 +229,8 @@ def download_code(
     print_one({what: str(path), "sha256": code}, str(path), as_json)
 
 
-def _why_no_best(home: Home, view: View, experiment_id: int, metric: str | None) -> str:
+def why_no_best(home: Home, view: View, experiment_id: int, metric: str | None) -> str:
+    """Returns the words for an experiment of which no trial is the best by `metric`, or by the searcher's."""
     recorded = home.experiment(experiment_id).read().searcher_metric
     name = metric or (recorded and recorded.name)
     why = f"no trial has reported a number for {name}" if name else "the experiment has no searcher's metric"

@@ -211,7 +211,7 @@ def _told(submitted: Submitted, done: str, *, is_last: bool, as_json: bool) -> S
 
 
 def _best_trial(home: Home, experiment_id: int) -> int:
-    from core_sdk.cli.trial.best import best_trial
+    from core_sdk.tracking.finding.best import best_trial
 
     with open_view(home) as view:
         best = best_trial(home, view, experiment_id)

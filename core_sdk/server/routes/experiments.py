@@ -14,10 +14,10 @@ from core_sdk.config.hyperparameters import Categorical, Double, Int, Log
 from core_sdk.experiments.picture import SearchPicture
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.records import Metric, Source, fields_of, in_order
+from core_sdk.search.importance import Importance, importances
 from core_sdk.server.errors import RequestError
 from core_sdk.server.route import Cursor, Id, Query, RankOrWriter, Text, page_of, source_of
 from core_sdk.server.routes.bounds import MOST_LABELS, MOST_LABELS_IN_LIST, bounded_experiment, differing_values
-from core_sdk.server.routes.importance import Importance, importances
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.facts import Facts, flat_hparams

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import typer
-
 from core_sdk.records import Metric, SearcherMetric, format_number
-from core_sdk.tracking import Home, View
+from core_sdk.tracking.home import Home
 from core_sdk.tracking.rows import CheckpointRow
+from core_sdk.tracking.view import View
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,11 @@ def best_trial(
 ) -> Best | None:
     """Returns the trial with the best value of any validation; None if no metric is known, or none was reported.
 
-    The metric is the searcher's, unless another one is named. Raises `typer.BadParameter` if no validation has that.
+    The metric is the searcher's, unless another one is named.
     """
     metric = deciding_metric(home, experiment_id, name, smaller_is_better)
     if metric is None:
         return None
-    if name is not None and name not in (known := view.validation_metric_names(experiment_id)):
-        names = ", ".join(sorted(known)) or "none yet"
-        raise typer.BadParameter(f"no validation has the metric {name!r}. Those reported are: {names}")
     reached = view.best_validations(experiment_id, metric.name, smaller_is_better=metric.smaller_is_better)
     choose = min if metric.smaller_is_better else max
     trial_id = choose(reached, key=reached.__getitem__, default=None)

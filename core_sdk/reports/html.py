@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.cli.render.text import printable
+from core_sdk.charts.svg import escaped
 from core_sdk.records import MediaFile, format_number, from_json
 
 _MOST_ROWS = 20
@@ -42,8 +42,7 @@ def html_text(value: object) -> str:
     """Returns a value as escaped text, so that nothing from a run is markup."""
     if value is None:
         return ""
-    lines = str(format_number(value)).split("\n")
-    return html.escape("\n".join(map(printable, lines)))
+    return "\n".join(map(escaped, str(format_number(value)).split("\n")))
 
 
 def _table(value: dict[str, Any]) -> str:
