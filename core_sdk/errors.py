@@ -771,7 +771,18 @@ class HorovodNotInitializedError(JoinError, ValueError):
 
 
 class SeveralRanksError(JoinError, ValueError):
-    def __init__(self, num_ranks: int) -> None:
+    """`num_slots` are those of a trial whose command has started a single process; None if it has started ranks."""
+
+    def __init__(self, num_ranks: int, num_slots: int | None = None) -> None:
+        if num_slots is not None:
+            super().__init__(
+                f"the trial has {num_slots} slots, and its command has started one process for all of them. Write "
+                "`python -m launch.torch_distributed train.py` as the command, which starts a rank on each slot, and "
+                'init(distributed="torch") in the script; or ask for one slot (`--slots 1`, or '
+                "`resources.slots_per_trial: 1`). A process that uses all slots by itself says so with "
+                "init(distributed=DistributedContext())."
+            )
+            return
         super().__init__(
             f"{num_ranks} ranks were started, and init() was called without a DistributedContext: each would record a "
             'trial of its own. Pass init(distributed="torch"), or a DistributedContext.from_horovod(hvd) or '

@@ -308,7 +308,7 @@ def _joined(distributed: DistributedContext | Literal["torch"] | None) -> Distri
 def only_rank() -> DistributedContext:
     """Returns the context of a single rank. Raises `SeveralRanksError` if several ranks were started."""
     if (size := num_ranks()) > 1:
-        raise SeveralRanksError(size)
+        raise SeveralRanksError(size, size if _num_told() < size else None)
     return DistributedContext()
 
 
@@ -316,7 +316,12 @@ def num_ranks() -> int:
     """Returns the number of ranks of which this process is one, as far as can be told before they are joined."""
     info = run_info()
     num_slots = 1 if info is None else max(len(info.slot_ids), len(info.container_addrs))
-    return max(num_ranks_started(), num_slots, _process_group_size())
+    return max(_num_told(), num_slots)
+
+
+def _num_told() -> int:
+    """Returns the number of ranks that a launcher or the script has told this process of; 1 without either."""
+    return max(num_ranks_started(), _process_group_size())
 
 
 def _process_group_size() -> int:

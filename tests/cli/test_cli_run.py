@@ -508,14 +508,17 @@ def test_a_script_finds_its_slots(cli: Cli, write_script: WriteScript, options: 
 
 @needs("many processes")
 def test_a_script_with_several_slots_needs_a_distributed_context(cli: Cli, write_script: WriteScript) -> None:
-    """A script with several slots needs a DistributedContext; with one slot it does not."""
+    """One process on several slots is told which command takes them all, or how it says that it does."""
     script = write_script("from core_sdk import core\nwith core.init() as context: print(context.info.slot_ids)\n")
+    alone = script.read_text().replace("init()", "init(distributed=core.DistributedContext())")
 
     one, two = (cli("run", "--slots", slots, "--", sys.executable, str(script)) for slots in ("1", "2"))
 
     assert (one.status, one.output) == (0, "[0]\n")
     assert two.status == 1
-    assert "SeveralRanksError: 2 ranks" in two.output
+    assert "the trial has 2 slots, and its command has started one process" in two.output
+    assert "`python -m launch.torch_distributed train.py`" in two.output
+    assert cli("run", "--slots", "2", "--", sys.executable, "-c", alone).output == "[0, 1]\n"
 
 
 @pytest.mark.parametrize("hparam", ["lr", "=1", "lr=[1", "size=99999999999999999999", "when=!!timestamp 2020-01-01"])
