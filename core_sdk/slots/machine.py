@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from core_sdk.environment import visible_gpus
 from core_sdk.slots._gpus import full_names, gpus_here
-from core_sdk.slots.directory import Ticket
+from core_sdk.slots.directory import SlotDirectory, Ticket
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Machine:
     num_slots: int
     gpus: tuple[str, ...] = ()
     """CUDA's name of each slot's GPU, its UUID if known; empty if the slots are places on the CPU."""
-    avoids_busy: bool = False
-    """Whether GPUs are left alone that a program fills which holds no slot."""
+    filled: Callable[[], Collection[str]] = frozenset
+    """Returns the GPUs that programs fill. Those of them that nobody has as a slot are left alone."""
 
     @classmethod
     def here(cls, num_places: int | None = None, *, avoids_busy: bool = False) -> Machine:
@@ -54,9 +55,11 @@ class Machine:
             return cls(num_places)
         named = visible_gpus()
         gpus = gpus_here() if named is None else full_names(named, gpus_here)
-        machine = cls(len(gpus) or _num_cpus(), tuple(gpus), avoids_busy)
-        machine.usable()
-        return machine
+        if not (gpus and avoids_busy):
+            return cls(len(gpus) or _num_cpus(), tuple(gpus))
+        from core_sdk.slots.busy import busy_gpus  # NVML, which few need
+
+        return cls(len(gpus), tuple(gpus), busy_gpus)
 
     @property
     def names(self) -> Sequence[str]:
@@ -64,12 +67,10 @@ class Machine:
         return self.gpus or [f"cpu-{slot}" for slot in range(self.num_slots)]
 
     def usable(self, used: Collection[int] = ()) -> list[str]:
-        """Returns the names of the slots that are not `used`, and those of idle GPUs only if the others are avoided."""
-        busy: Collection[str] = ()
-        if self.avoids_busy and self.gpus:
-            from core_sdk.slots.busy import busy_gpus  # NVML, which few need
-
-            busy = busy_gpus()
+        """Returns the names of the slots that are not `used`, and that no program without a slot fills."""
+        if busy := set(self.filled()):
+            with contextlib.suppress(BlockingIOError):  # somebody posts a ticket just now
+                busy -= {name for ticket in SlotDirectory().read() for name in ticket.held}
         return [name for slot, name in enumerate(self.names) if slot not in used and name not in busy]
 
     def slots(self, ids: Sequence[int], ticket: Ticket | None = None) -> Slots:

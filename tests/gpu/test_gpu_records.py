@@ -164,3 +164,23 @@ def test_every_gpu_of_the_machine_is_a_slot() -> None:
 
     assert len(slots) == torch.cuda.device_count()
     assert all(slot["gpu"] for slot in slots)
+
+
+def test_a_gpu_that_a_program_fills_is_avoided(tmp_path: Path) -> None:
+    """With --avoid-busy a command waits, and says why, as long as a program without a slot fills the only GPU."""
+    pytest.importorskip("pynvml", reason="NOT TESTED: busy GPUs are told by nvidia-ml-py")
+    fill = "import torch; x = torch.empty(torch.cuda.mem_get_info()[1] // 5, dtype=torch.uint8, device='cuda')"
+    waiting = [*CORE_SDK, "run", "--slots", "1", "--avoid-busy", "--", sys.executable, "-c", "print('has it')"]
+    variables = os.environ | {"CUDA_VISIBLE_DEVICES": uuid()}
+    filling = [sys.executable, "-c", f"{fill}; print('filled', flush=True); input()"]
+
+    with subprocess.Popen(filling, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables) as program:
+        assert program.stdout is not None and program.stdout.readline() == b"filled\n"
+        with subprocess.Popen(waiting, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=variables) as command:
+            assert command.stderr is not None
+            told = command.stderr.readline().decode()
+            program.kill()
+            output, _ = command.communicate(timeout=TIMEOUT_S)
+
+    assert f"programs without a slot fill {uuid()}" in told
+    assert (command.returncode, output) == (0, b"has it\n")
