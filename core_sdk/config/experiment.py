@@ -88,6 +88,11 @@ class Resources(Section, frozen=True, kw_only=True):
     is_single_node: Annotated[bool, about("never spread a trial over machines")] = False
 
     @property
+    def cluster(self) -> str:
+        """The cluster whose slots these are: `slurm`, or the address of one of Ray; empty for the master's machine."""
+        return {"local": "", "slurm": "slurm", "ray": self.address or "auto"}[self.engine]
+
+    @property
     def jobs(self) -> SlurmOptions:
         """The resources that jobs request from Slurm."""
         return self.slurm or SlurmOptions()

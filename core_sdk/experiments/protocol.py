@@ -67,7 +67,7 @@ class ExperimentStatus(msgspec.Struct, frozen=True):
     waiting: int = 0
     """The number of trials that wait for slots."""
     cluster: str = ""
-    """The address of the Ray cluster; empty for this machine."""
+    """The address of the Ray cluster, or `slurm`; empty for this machine."""
     running: tuple[RunningTrial, ...] = ()
 
 
@@ -78,9 +78,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """A Ray cluster that experiments use."""
+    """A cluster of Ray that experiments use, or Slurm."""
 
     address: str
+    """That of Ray; `slurm` for Slurm, whose nodes are not listed."""
     problem: str = ""
     """The reason why it cannot be used just now; else empty."""
     nodes: tuple[NodeStatus, ...] = ()

@@ -361,9 +361,8 @@ class Master:
 
     def _pool_of(self, submission: SubmittedExperiment) -> ResourcePool:
         resources = submission.config.resources
-        if resources.engine == "local":
+        if not (address := resources.cluster):
             return self._machine
-        address = "slurm" if resources.engine == "slurm" else resources.address or "auto"
         if address not in self._clusters and resources.engine == "slurm":
             from core_sdk.master.pools.slurm import SlurmPool
 

@@ -36,7 +36,7 @@ def _experiments(home: Home) -> Iterator[ExperimentStatus]:
                 experiment.max_slots,
                 "its master does not answer",
                 len(experiment.waiting),
-                "" if is_here else experiment.config.resources.address or "auto",
+                experiment.config.resources.cluster,
                 tuple(
                     RunningTrial(trial.trial_id, trial.slots if is_here else ())
                     for trial in experiment.running()

@@ -185,7 +185,7 @@ def test_a_page_that_only_reads_has_no_menus(open_view: OpenView, tmp_path: Path
 
 
 def test_the_slots_of_a_ray_cluster_are_shown(home: Home, open_view: OpenView) -> None:
-    """The slots of Ray clusters are shown by node, and a cluster that is away says so."""
+    """The slots of Ray clusters are shown by node, a cluster that is away says so, and Slurm is called Slurm."""
     Home.create(home.root)
     running = (RunningTrial(31, (0,), "node-7"),)
     nodes = NodeStatus("node-7", 2, "GPU"), NodeStatus("node-8", 1, "CPU")
@@ -195,7 +195,7 @@ def test_the_slots_of_a_ray_cluster_are_shown(home: Home, open_view: OpenView) -
         num_slots=1,
         gpus=(),
         experiments=(ExperimentStatus(3, "ACTIVE", 42, None, cluster="ray:1", running=running),),
-        clusters=(ClusterStatus("ray:1", nodes=nodes), ClusterStatus("ray:2", "away")),
+        clusters=(ClusterStatus("ray:1", nodes=nodes), ClusterStatus("ray:2", "away"), ClusterStatus("slurm")),
     )
     with _answering(home, status), serving(home) as site:
         page = open_view(site, "queue")
@@ -206,4 +206,5 @@ def test_the_slots_of_a_ray_cluster_are_shown(home: Home, open_view: OpenView) -
             [re.compile("GPU 0.*trial 31.*experiment 3"), re.compile("GPU 1.*free"), re.compile("CPU 0.*free")]
         )
         expect(page.locator("section.card", has_text="ray:2")).to_contain_text("away")
+        expect(page.get_by_role("heading", name="Slurm", exact=True)).to_be_visible()
         expect(page.get_by_text("1 of 4 slots busy")).to_be_visible()

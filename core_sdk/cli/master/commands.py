@@ -91,7 +91,8 @@ def _describe(found: MasterStatus) -> str:
 def list_slots(as_json: AsJson = False) -> None:
     """List the slots of this machine and of the Ray clusters that experiments use, and who has them.
 
-    Of other users' trials it shows whose they are, and since when they run. Who waits for slots is said on stderr.
+    Of other users' trials it shows whose they are, and since when they run. Who waits for slots is said on stderr. The
+    slots of trials in Slurm are its own affair: `core-sdk queue list` shows those that wait.
     """
     home = Environment.read().home
     tickets = SlotDirectory().read()

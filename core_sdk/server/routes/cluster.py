@@ -39,7 +39,7 @@ class QueueAnswer(msgspec.Struct, frozen=True):
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """A Ray cluster that experiments use."""
+    """A cluster of Ray that experiments use, or Slurm, whose address is `slurm`."""
 
     address: str
     problem: str

@@ -68,16 +68,16 @@ function summary(/** @type {QueueAnswer} */ { experiments }, /** @type {SlotsAns
 const isBusy = (/** @type {OccupiedSlot} */ { trial_id: trial, user, is_filled: isFilled }) => trial !== null || user !== "" || isFilled;
 
 /**
- * The nodes of a Ray cluster; which slots of its node a trial has is known to Ray alone.
+ * The nodes of a Ray cluster, where Ray alone knows which slots of its node a trial has; or Slurm, which shows no slots.
  * @param {{cluster: import("api").Cluster, slots: OccupiedSlot[]}} props
  */
 function Cluster({ cluster: { address: place, problem }, slots }) {
   const nodes = new Map(slots.map(({ node }) => [node, slots.filter((slot) => slot.node === node)]));
   return html`
     <section class="card spaced">
-      <h2>Slots of the Ray cluster <span class="mono">${place}</span></h2>
+      <h2>${place === "slurm" ? "Slurm" : html`Slots of the Ray cluster <span class="mono">${place}</span>`}</h2>
       ${problem && html`<p class="reason">${problem}</p>`}
-      ${nodes.size === 0 && !problem && html`<p class="soft">It has not told its nodes yet.</p>`}
+      ${nodes.size === 0 && !problem && html`<p class="soft">${place === "slurm" ? "It decides itself on which nodes its jobs run." : "It has not told its nodes yet."}</p>`}
       ${[...nodes].map(
         ([node, of]) => html`
           <h3>${node} <span class="soft">${of.filter(isBusy).length} of ${counted(of.length, "slot")} busy</span></h3>
