@@ -17,21 +17,36 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from core_sdk.errors import MissingDependencyError
+
 
 def lazy_names(
     package: str, modules: Mapping[str, str], names: Iterable[str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Returns `__getattr__` and `__dir__` for a package, some of whose `names` are imported when they are first used.
 
-    `modules` has the module of the package in which each of these is found.
+    `modules` has the module of the package in which each of these is found. A name that needs torch raises
+    `MissingDependencyError` where there is none.
     """
 
     def get(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+        with needing_torch(f"{package}.{name}"):
+            return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
 
     return get, lambda: sorted(names)
+
+
+@contextlib.contextmanager
+def needing_torch(purpose: str) -> Iterator[None]:
+    """Raises `MissingDependencyError` in place of the error of Python if torch is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingDependencyError("torch", "torch", purpose) from error
 
 
 # One lock for the whole process, which has one `sys.path` and one `sys.modules`.

@@ -196,6 +196,7 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "slurm": _programs("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged"),
     "ssh": _programs("ssh", "ssh-keygen", "sshd"),
     "strace": _strace,
+    "twine": _module("twine"),
     # Every machine has them, but such a test takes too long for `make test`. Most of these processes import torch.
     "many processes": lambda: None,
 }

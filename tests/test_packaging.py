@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import filecmp
 import itertools
 import json
 import subprocess
@@ -16,6 +17,7 @@ from frameworks.build_horovod import VERSION as HOROVOD
 from frameworks.install import DEEPSPEED
 from packaging.requirements import Requirement
 
+from core_sdk._version import __version__
 from core_sdk.config.entrypoint import LAUNCHERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,13 +33,29 @@ def _constrained(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    directory = tmp_path_factory.mktemp("wheel")
-    # Without isolation, so that nothing is fetched: hatchling is one of the development dependencies.
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", str(directory), str(ROOT)], check=True)
-    (path,) = directory.glob("core_sdk-*.whl")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the wheel and the source distribution."""
+    return build(tmp_path_factory.mktemp("built"))
+
+
+def build(directory: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(directory)], cwd=ROOT, check=True)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> zipfile.ZipFile:
+    (path,) = built.glob("core_sdk-*.whl")
     return zipfile.ZipFile(path)
+
+
+def test_two_builds_have_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    """Whoever builds a release again gets its wheel and its source distribution, byte for byte."""
+    again = build(tmp_path)
+
+    names = sorted(file.name for file in built.iterdir())
+    assert [name.rpartition("-")[2] for name in names] == ["any.whl", f"{__version__}.tar.gz"]
+    assert filecmp.cmpfiles(built, again, names, shallow=False) == (names, [], [])
 
 
 def test_the_wheel_holds_both_packages_and_what_they_need(wheel: zipfile.ZipFile) -> None:
@@ -94,12 +112,32 @@ def test_only_versions_that_the_tests_run_on_are_claimed(name: str, tested: str,
 def test_torch_is_bounded_below_only() -> None:
     """`make test-versions` runs on the oldest that is accepted, and on the newest there is."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (requirement,) = (each for each in map(Requirement, project["dependencies"]) if each.name == "torch")
+    (requirement,) = map(Requirement, project["optional-dependencies"]["torch"])
 
     accepted = list(requirement.specifier.filter(["2.5.1", "2.6.0", _constrained("torch"), "2.15.0", "3.0.0"]))
 
     assert accepted == ["2.6.0", _constrained("torch"), "2.15.0", "3.0.0"]
     assert f'"3.11/{accepted[0]}"' in (ROOT / ".ci" / "versions.py").read_text()
+
+
+# What an import finds where torch is not installed.
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import core_sdk.pytorch",
+        "import core_sdk.sgd",
+        "from core_sdk.loop import State",
+        "from core_sdk.train.torch import prepare_model",
+    ],
+)
+def test_what_needs_torch_says_so(statement: str) -> None:
+    """Without torch the error names what was asked for, and what to install."""
+    finished = subprocess.run([sys.executable, "-c", WITHOUT_TORCH + statement], capture_output=True, text=True)
+
+    assert finished.stderr.splitlines()[-1].endswith(' needs torch: pip install "core-sdk[torch]"')
 
 
 def test_a_launch_begins_without_torch() -> None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core_sdk.importing import lazy_names
-from core_sdk.loop.moving import to_device
+from core_sdk.importing import lazy_names, needing_torch
 from core_sdk.loop.schedule import Batch, Epoch, Record, Seconds, TrainUnit
-from core_sdk.pytorch import samplers
-from core_sdk.pytorch._callback import PyTorchCallback
-from core_sdk.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
-from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length
-from core_sdk.pytorch._reducers import MetricReducer, Reducer
-from core_sdk.pytorch._trial import PyTorchTrial
-from core_sdk.runtime.lr_scheduler import LRScheduler
+
+with needing_torch("core_sdk.pytorch"):
+    from core_sdk.loop.moving import to_device
+    from core_sdk.pytorch import samplers
+    from core_sdk.pytorch._callback import PyTorchCallback
+    from core_sdk.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
+    from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length
+    from core_sdk.pytorch._reducers import MetricReducer, Reducer
+    from core_sdk.pytorch._trial import PyTorchTrial
 
 if TYPE_CHECKING:
     from core_sdk.pytorch._init import init

@@ -11,10 +11,13 @@ workers are processes of this machine, or of a Ray cluster.
 
 from __future__ import annotations
 
-from core_sdk.sgd._operator import NUM_SAMPLES, TrainingOperator
-from core_sdk.sgd._runner import Runner
-from core_sdk.sgd._torch_trainer import TorchTrainer
-from core_sdk.sgd._trainer import PyTorchTrainer
-from core_sdk.sgd._tuning import tune
+from core_sdk.importing import needing_torch
+
+with needing_torch("core_sdk.sgd"):
+    from core_sdk.sgd._operator import NUM_SAMPLES, TrainingOperator
+    from core_sdk.sgd._runner import Runner
+    from core_sdk.sgd._torch_trainer import TorchTrainer
+    from core_sdk.sgd._trainer import PyTorchTrainer
+    from core_sdk.sgd._tuning import tune
 
 __all__ = ["NUM_SAMPLES", "PyTorchTrainer", "Runner", "TorchTrainer", "TrainingOperator", "tune"]

@@ -7,6 +7,7 @@ watches the ranks.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import socket
 import sys
@@ -113,6 +114,9 @@ def _launch_here(launch: Launch) -> LaunchResult:
 def _run_engine(launch: Launch, supervisor: Supervisor, output: RankOutput) -> None:
     if launch.settings.is_usr1_stop:
         block_usr1()
+    if importlib.util.find_spec("torch") is None:
+        module = launch.framework.module
+        raise CommandLineError(f'{module} needs torch in {sys.executable}: pip install "core-sdk[torch]"')
     options = parse_options(launch.plan.torchrun)
     nodes = find_nodes(options)
     write_run_info(nodes, launch.directory.path)

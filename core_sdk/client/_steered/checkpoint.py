@@ -14,6 +14,7 @@ from core_sdk.client._metrics import to_datetime
 from core_sdk.client._notebook import Shown
 from core_sdk.client._orders.order import CheckpointState
 from core_sdk.client._unavailable import unavailable
+from core_sdk.importing import needing_torch
 from core_sdk.steering import checkpoints
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import CheckpointRow
@@ -93,7 +94,9 @@ class SteeredCheckpoint(Shown):
         `TensorsNotReadableError`.
         """
         from core_sdk.storage import storage_from_url
-        from core_sdk.tensors import describe  # imports torch
+
+        with needing_torch("reading tensors"):
+            from core_sdk.tensors import describe
 
         with contextlib.closing(storage_from_url(self.storage)) as storage:
             return describe(storage, self.uuid)
@@ -121,7 +124,9 @@ class SteeredCheckpoint(Shown):
         `MissingDependencyError` without safetensors; and the errors of `verify`.
         """
         from core_sdk.storage import storage_from_url
-        from core_sdk.tensors import export  # imports torch
+
+        with needing_torch("reading tensors"):
+            from core_sdk.tensors import export
 
         with contextlib.closing(storage_from_url(self.storage)) as storage:
             return export(

@@ -30,6 +30,7 @@ from core_sdk.errors import (
     CheckpointTooNewError,
     KeepNotObeyedError,
 )
+from core_sdk.importing import needing_torch
 from core_sdk.journal import Journal
 from core_sdk.pickling import OfOneProcess
 from core_sdk.records import ClusterInfo, Keep, from_json
@@ -202,7 +203,8 @@ class CheckpointContext(OfOneProcess):
         the errors by rank; nothing is stored. The chief must be the first rank of the process group. Leaving the
         Context blocks until a `dcp.async_save()` in a thread is stored; its checkpointer in a process is refused.
         """
-        from core_sdk.core._checkpoint._dcp import CheckpointWriter  # imports torch
+        with needing_torch("checkpoint.dcp_writer()"):
+            from core_sdk.core._checkpoint._dcp import CheckpointWriter
 
         self._journal.check_open()
         writer = CheckpointWriter(
@@ -225,7 +227,8 @@ class CheckpointContext(OfOneProcess):
         `CheckpointException`. Not collective; `dcp.load()` is. Loading runs code that a checkpoint's writer has put
         into its pickles: load only what you trust.
         """
-        from core_sdk.core._checkpoint._dcp import CheckpointReader  # imports torch
+        with needing_torch("checkpoint.dcp_reader()"):
+            from core_sdk.core._checkpoint._dcp import CheckpointReader
 
         self.check_whole(storage_id)
         self._saves.wait_for(check_storage_id(storage_id))
