@@ -2,7 +2,7 @@
 # continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-integrations test-all test-gpu test-versions coverage check format-check lint types floors page recording format bench clean
+.PHONY: help packages demo test test-integrations test-all test-gpu test-versions coverage check format-check lint types floors page recording format dist bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,6 +14,8 @@ INTEGRATIONS_INSTALLED := $(VENV)/.installed-integrations
 AZURITE := $(VENV)/azurite
 AZURITE_INSTALLED := $(AZURITE)/.installed
 PAGE := $(VENV)/page
+# An environment with the wheel alone.
+ALONE := build/alone
 PAGE_INSTALLED := $(PAGE)/.installed
 PAGE_TOOLS := $(PYTHON) tests/page/tools.py
 FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed $(VENV)/callbacks/.installed $(VENV)/ray/.installed
@@ -101,11 +103,18 @@ format: $(INSTALLED) $(PAGE_INSTALLED)  ## rewrite the code in the project's for
 	$(BIN)/ruff check --fix .
 	$(PAGE_TOOLS) format
 
+dist: $(INTEGRATIONS_INSTALLED)  ## a release: the wheel and the source distribution in dist/, and what the wheel brings in build/
+	@rm -rf dist build
+	@$(PYTHON) -m hatchling build -d dist
+	@$(BIN)/twine check --strict dist/*
+	@$(PYTHON) -m venv $(ALONE) && $(ALONE)/bin/pip install --quiet dist/*.whl
+	@$(PYTHON) -m cyclonedx_py environment $(ALONE)/bin/python --pyproject pyproject.toml --output-reproducible -o build/core-sdk.cdx.json
+
 bench: $(INTEGRATIONS_INSTALLED)  ## measure, each figure beside its baseline
 	@for benchmark in benchmarks/[a-z]*.py; do echo "== $$benchmark"; $(PYTHON) $$benchmark || exit 1; done
 
 clean:  ## remove the environment, the demo and all caches
-	rm -rf $(VENV) .demo dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .demo dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -exec rm -rf {} +
 
 # The first candidate that runs and is new enough; version managers leave commands behind that only print an error.

@@ -136,6 +136,10 @@ def _module(name: str) -> Callable[[], str | None]:
     return why_missing
 
 
+def _release() -> str | None:
+    return _module("twine")() or _module("cyclonedx_py")()
+
+
 def _seaweedfs() -> str | None:
     found = (Path(sys.executable).parent / "weed").exists()
     return None if found else "there is no `weed`; `make test-integrations` installs it"
@@ -193,10 +197,10 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "latency": _latency,
     "other users": lambda: None if os.geteuid() == 0 else "only root can be another user",
     "packet loss": _programs("iptables"),
+    "release": _release,
     "slurm": _programs("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged"),
     "ssh": _programs("ssh", "ssh-keygen", "sshd"),
     "strace": _strace,
-    "twine": _module("twine"),
     # Every machine has them, but such a test takes too long for `make test`. Most of these processes import torch.
     "many processes": lambda: None,
 }

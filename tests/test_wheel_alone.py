@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -101,7 +102,7 @@ def test_what_needs_torch_says_what_to_install(installed: Installed, tmp_path: P
     assert 'core_sdk.pytorch needs torch: pip install "core-sdk[torch]"' in imported.stderr
 
 
-@needs("twine")
+@needs("release")
 def test_the_registry_would_take_the_wheel_and_the_sources(tmp_path: Path) -> None:
     """`twine check` finds nothing in what is uploaded."""
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", tmp_path], cwd=ROOT, check=True)
@@ -111,3 +112,24 @@ def test_the_registry_would_take_the_wheel_and_the_sources(tmp_path: Path) -> No
     )
 
     assert (checked.returncode, checked.stdout.count("PASSED")) == (0, 2), checked.stdout
+
+
+@needs("release")
+def test_the_bill_of_materials_names_what_an_install_brings(installed: Installed, tmp_path: Path) -> None:
+    """The bill names each package of the environment with its version, and Core SDK as what it is the bill of."""
+    packages = dict(line.split("==") for line in installed.run("pip", "list", "--format=freeze").stdout.split())
+    python, bill = installed.environment / "bin" / "python", tmp_path / "bill.json"
+
+    subprocess.run([*bill_of_materials(python), "-o", bill], cwd=ROOT, check=True)
+
+    told = json.loads(bill.read_text())
+    assert told["metadata"]["component"]["name"] == "core-sdk"
+    assert {one["name"]: one["version"] for one in told["components"]}.items() >= {
+        (name, packages[name]) for name in ("requests", "msgspec", "google-cloud-storage")
+    }
+
+
+def bill_of_materials(python: Path) -> list[str]:
+    """Returns the command of the Makefile's target `dist`."""
+    (words,) = re.findall(r"cyclonedx_py (.*?) -o", (ROOT / "Makefile").read_text())
+    return [sys.executable, "-m", "cyclonedx_py", *words.replace("$(ALONE)/bin/python", str(python)).split()]
