@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import filecmp
+import importlib
 import itertools
 import json
 import subprocess
@@ -147,25 +148,36 @@ def test_a_launch_begins_without_torch() -> None:
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "False"
 
 
+SUBPACKAGES = [
+    "client",
+    "core",
+    "experimental",
+    "integrations",
+    "loop",
+    "media",
+    "pytorch",
+    "search",
+    "searcher",
+    "sgd",
+    "train",
+]
+
+
 def test_each_subpackage_is_loaded_when_it_is_first_used() -> None:
     """`import core_sdk` makes all subpackages available and loads them on first use."""
-    names = [
-        "client",
-        "core",
-        "experimental",
-        "integrations",
-        "loop",
-        "media",
-        "pytorch",
-        "search",
-        "searcher",
-        "train",
-    ]
-    program = f"import core_sdk; print([getattr(core_sdk, name).__name__ for name in {names}])"
+    program = f"import core_sdk; print([getattr(core_sdk, name).__name__ for name in {SUBPACKAGES}])"
 
     loaded = subprocess.check_output([sys.executable, "-c", program], text=True)
 
-    assert ast.literal_eval(loaded) == [f"core_sdk.{name}" for name in names]
+    assert ast.literal_eval(loaded) == [f"core_sdk.{name}" for name in SUBPACKAGES]
+
+
+@pytest.mark.parametrize("name", SUBPACKAGES)
+def test_each_exported_name_is_there(name: str) -> None:
+    """All names that a subpackage exports can be imported, also those that are loaded when they are first used."""
+    package = importlib.import_module(f"core_sdk.{name}")
+
+    assert [each for each in getattr(package, "__all__", ()) if getattr(package, each, None) is None] == []
 
 
 @pytest.mark.parametrize("module", ["core_sdk", "core_sdk.core", "core_sdk.media"])

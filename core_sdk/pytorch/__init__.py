@@ -20,6 +20,7 @@ with needing_torch("core_sdk.pytorch"):
     from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length
     from core_sdk.pytorch._reducers import MetricReducer, Reducer
     from core_sdk.pytorch._trial import PyTorchTrial
+    from core_sdk.runtime.lr_scheduler import LRScheduler
 
 if TYPE_CHECKING:
     from core_sdk.pytorch._init import init
