@@ -2,7 +2,7 @@
 # continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-integrations test-all test-gpu test-versions coverage check format-check lint types floors page recording format dist bench clean
+.PHONY: help packages demo test test-integrations test-all test-gpu test-versions coverage check format-check lint types floors page recording format site dist bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -102,6 +102,9 @@ format: $(INSTALLED) $(PAGE_INSTALLED)  ## rewrite the code in the project's for
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(PAGE_TOOLS) format
+
+site: $(INTEGRATIONS_INSTALLED)  ## the documentation as a site, in build/site
+	@$(PYTHON) docs/site_pages.py $(if $(PUBLISH),--publish $(PUBLISH))
 
 dist: $(INTEGRATIONS_INSTALLED)  ## a release: the wheel and the source distribution in dist/, and what the wheel brings in build/
 	@rm -rf dist build

@@ -158,11 +158,11 @@ def page() -> str:
     )
 
 
-def _table(fields: Iterable[FieldInfo]) -> Iterator[str]:
+def _table(fields: Iterable[FieldInfo], section: str = "") -> Iterator[str]:
     yield "| key | value | default | |"
     yield "|---|---|---|---|"
     for field in fields:
-        yield f"| `{field.name}` | {_kind(field.type)} | {_default(field)} | {_meaning(field)} |"
+        yield f"| `{field.name}` | {_kind(field.type)} | {_default(field)} | {_meaning(field, section)} |"
     yield ""
 
 
@@ -171,7 +171,7 @@ def _section(name: str, kind: Any) -> Iterator[str]:
     for section in sections(kind):
         if section.__struct_config__.tag is None and fields_of(section):
             yield f"## `{name}`\n\n{section.__doc__}\n"
-            yield from _table(fields_of(section))
+            yield from _table(fields_of(section), name)
             for field in fields_of(section):
                 yield from _section(f"{name}.{field.name}", field.type)
 
@@ -217,9 +217,11 @@ def _default(field: FieldInfo) -> str:
     return f"`{field.default}`" if isinstance(field.default, int | float) or field.default else ""
 
 
-def _meaning(field: FieldInfo) -> str:
+def _meaning(field: FieldInfo, section: str) -> str:
     inner = next(sections(field.type), None)
-    return meta_of(field.type).description or f"[{(inner.__doc__ or '').partition('.')[0]}](#{field.name})"
+    # The anchor of a heading leaves out its dots.
+    anchor = f"{section}{field.name}".replace(".", "")
+    return meta_of(field.type).description or f"[{(inner.__doc__ or '').partition('.')[0]}](#{anchor})"
 
 
 if __name__ == "__main__":

@@ -198,6 +198,7 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "other users": lambda: None if os.geteuid() == 0 else "only root can be another user",
     "packet loss": _programs("iptables"),
     "release": _release,
+    "site": _module("zensical"),
     "slurm": _programs("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged"),
     "ssh": _programs("ssh", "ssh-keygen", "sshd"),
     "strace": _strace,
