@@ -301,7 +301,7 @@ class AgentNotFoundError(AttemptError):
 class TrialInSlurmError(AttemptError):
     """The trial is run by jobs of Slurm. `job_id` is its newest one."""
 
-    def __init__(self, trial_id: int, action: str, job_id: int, advice: str) -> None:
+    def __init__(self, trial_id: int, action: str, job_id: str, advice: str) -> None:
         self.trial_id = trial_id
         self.job_id = job_id
         super().__init__(f"cannot {action} trial {trial_id} here: it runs in Slurm, as job {job_id}. {advice}.")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from core_sdk.cli._messages import say
 from core_sdk.environment import Environment
+from core_sdk.errors import SlurmError
 from core_sdk.experiments.reviving import note_told, revive_master
 from core_sdk.tracking import Home
+from core_sdk.tracking.rows import TrialRow
+from core_sdk.tracking.states import WAITS_IN_SLURM
 
 
 def make_home() -> Home:
@@ -23,6 +28,20 @@ def open_home() -> Home:
     home = Home.open(Environment.read().home)
     go_on(home.root)
     return home
+
+
+def hear_of_slurm(home: Home, rows: Iterable[TrialRow]) -> bool:
+    """Records which of these trials were canceled while they waited in Slurm's queue, as no job of theirs could.
+
+    Returns whether there is one. Slurm is asked only if a trial waits there.
+    """
+    waiting = [row.trial_id for row in rows if row.state == "PAUSED" and row.reason.startswith(WAITS_IN_SLURM)]
+    if waiting:
+        from core_sdk.slurm.following import waiting_jobs  # what few homes need
+
+        with contextlib.suppress(SlurmError):  # it is not to be asked here, or not now
+            return len(waiting_jobs(map(home.folder, waiting))) < len(waiting)
+    return False
 
 
 def go_on(home_root: Path, *, waits: bool = False) -> None:

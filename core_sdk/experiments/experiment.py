@@ -80,7 +80,8 @@ class ExperimentStateMachine:
         self.experiment_id = experiment_id
         self.config = config
         self.trials: dict[UUID, TrialStateMachine] = {}
-        self.waiting: dict[UUID, None] = {}
+        self.waiting: dict[UUID, float] = {}
+        """Trials that wait to be started, in order, each with the time since which it does."""
         """Trials whose next attempt waits for slots, in the order in which they began to wait."""
         self.is_paused = False
         self.priority = config.resources.priority
@@ -204,7 +205,7 @@ class ExperimentStateMachine:
         self.num_events += 1
         self._apply(event)
         for request_id in self._touched_now:
-            self._queue(self.trials[request_id])
+            self._queue(self.trials[request_id], event.time)
         self._dirty.update(self._touched_now)
         self._touched_now.clear()
 
@@ -321,9 +322,9 @@ class ExperimentStateMachine:
         """The reason for which no trial may run; empty if trials may run."""
         return "the experiment is paused" if self.is_paused else ""
 
-    def _queue(self, trial: TrialStateMachine) -> None:
+    def _queue(self, trial: TrialStateMachine, now: float) -> None:
         if trial.is_startable and not self.is_paused and self.closing is None:
-            self.waiting.setdefault(trial.request_id)
+            self.waiting.setdefault(trial.request_id, now)
         else:
             self.waiting.pop(trial.request_id, None)
 

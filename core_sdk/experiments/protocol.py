@@ -69,6 +69,10 @@ class ExperimentStatus(msgspec.Struct, frozen=True):
     cluster: str = ""
     """The address of the Ray cluster, or `slurm`; empty for this machine."""
     running: tuple[RunningTrial, ...] = ()
+    since: float | None = None
+    """The time since which the first of the waiting trials waits, in seconds since the epoch."""
+    why: str = ""
+    """The reason for which that one waits, if nothing keeps the experiment from going on (`suspended`)."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

@@ -300,16 +300,25 @@ class Master:
         )
 
     def _status_of(self, experiment_id: int, run: Run) -> ExperimentStatus:
-        experiment, pool = run.experiment, run.pool
+        experiment, pool, waiting, running = run.experiment, run.pool, run.waiting(), tuple(run.occupied())
+        since, why = waiting[0] if waiting else (None, "")
+        if waiting and not why:
+            is_at_most = (
+                experiment.max_slots is not None
+                and sum(len(trial.slots) for trial in running) + max(1, run.slots_per_trial) > experiment.max_slots
+            )
+            why = f"max_slots is {experiment.max_slots}" if is_at_most else "trials of this home have the slots"
         return ExperimentStatus(
             experiment_id,
             experiment.state,
             experiment.priority,
             experiment.max_slots,
             self._suspended.get(experiment_id, "") or pool.problem or self._waits.get(experiment_id, ""),
-            len(experiment.waiting),
+            len(waiting),
             pool.cluster,
-            tuple(run.occupied()),
+            running,
+            since,
+            why,
         )
 
     # Carrying out
@@ -419,6 +428,8 @@ class Master:
         rooms = {node: max(0, room - held[node]) for node, room in pool.rooms().items()}
         is_waiting = any(demand.waiting and demand.slots_per_trial for demand in active)
         decisions = decide(active, rooms, pool.foreign(used) if is_waiting else {})
+        priorities = {demand.priority for demand in active if demand.waiting or demand.running}
+        pool.prioritize({each.experiment_id: sum(one < each.priority for one in priorities) for each in active})
         for experiment_id in runs:
             self._waits.pop(experiment_id, None)
         for experiment_id, most in decisions.scattered.items():

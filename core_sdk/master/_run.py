@@ -132,13 +132,18 @@ class Run:
             frozenset(trial.request_id for trial in running if trial.stop is not None),
         )
 
+    def waiting(self) -> list[tuple[float, str]]:
+        """Returns since when each waiting trial waits, and in what way if it does so in a cluster's queue, in order."""
+        waits = [(self._claims.get(each), since) for each, since in self.experiment.waiting.items()]
+        return [(since, claim.wait if claim else "") for claim, since in waits if claim is None or claim.wait]
+
     def occupied(self) -> Iterator[RunningTrial]:
         """Yields each trial that runs or is about to."""
         for trial in self.experiment.running():
             if trial.trial_id is not None:
                 yield RunningTrial(trial.trial_id, trial.slots, self.pool.host_of(trial.boot))
         for claim in self._claims.values():
-            if not claim.is_abandoned:
+            if not (claim.is_abandoned or claim.wait):
                 yield RunningTrial(claim.folder.trial_id, claim.slot_ids)
 
     def num_occupied(self) -> Counter[str]:
@@ -252,12 +257,18 @@ class Run:
     def close(self) -> None:
         with contextlib.suppress(CoreSDKError, OSError):  # lists then show an older state until the next master
             self.publish()
-        self.leave()
+        self.leave(claims_stay=not self.experiment.is_ended)
 
-    def leave(self) -> list[Claim]:
-        """Closes the journal. Returns the attempts that were about to begin, which are being taken back."""
+    def leave(self, *, claims_stay: bool = False) -> list[Claim]:
+        """Closes the journal. Returns the attempts that were about to begin, which are being taken back.
+
+        With `claims_stay`, those that wait in a queue of a cluster stay there for the next master.
+        """
         for claim in self._claims.values():
-            claim.abandon()
+            if claims_stay:
+                claim.leave()
+            else:
+                claim.abandon()
         self._journal.close()
         return list(self._claims.values())
 

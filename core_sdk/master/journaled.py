@@ -14,12 +14,12 @@ from core_sdk.master.occupancy import status_without_master
 from core_sdk.tracking.home import Home
 
 
-def journaled_status(home: Home) -> HomeStatus:
-    """Returns a status in the form of a master's, without what only the master knows."""
-    return msgspec.structs.replace(status_without_master(), experiments=tuple(_experiments(home)))
+def journaled_status(home: Home, problem: str = "its master does not answer") -> HomeStatus:
+    """Returns a status in the form of a master's, without what only the master knows; `problem` says why without."""
+    return msgspec.structs.replace(status_without_master(), experiments=tuple(_experiments(home, problem)))
 
 
-def _experiments(home: Home) -> Iterator[ExperimentStatus]:
+def _experiments(home: Home, problem: str) -> Iterator[ExperimentStatus]:
     for experiment_id in home.experiment_ids():
         with contextlib.suppress(CoreSDKError):  # damaged, or deleted meanwhile
             search = home.experiment(experiment_id).read().search
@@ -34,7 +34,7 @@ def _experiments(home: Home) -> Iterator[ExperimentStatus]:
                 experiment.state,
                 experiment.priority,
                 experiment.max_slots,
-                "its master does not answer",
+                problem,
                 len(experiment.waiting),
                 experiment.config.resources.cluster,
                 tuple(
@@ -42,4 +42,5 @@ def _experiments(home: Home) -> Iterator[ExperimentStatus]:
                     for trial in experiment.running()
                     if trial.trial_id is not None
                 ),
+                next(iter(experiment.waiting.values()), None),
             )

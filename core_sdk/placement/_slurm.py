@@ -18,7 +18,8 @@ _T = TypeVar("_T")
 class SlurmJob:
     """A job of Slurm, as its batch script sees it."""
 
-    job_id: int
+    job_id: str
+    """Such as `7`, or `7_12` in an array."""
     num_restarts: int
     """The number of requeues."""
     nodes: tuple[str, ...]
@@ -28,8 +29,9 @@ def slurm_job(variables: Mapping[str, str]) -> SlurmJob | None:
     """Returns the job to which this process belongs; None outside of a job. Raises `SchedulerVariableError`."""
     if not variables.get("SLURM_JOB_ID"):
         return None
+    array, task = variables.get("SLURM_ARRAY_JOB_ID"), variables.get("SLURM_ARRAY_TASK_ID")
     return SlurmJob(
-        job_id=_parsed(variables, "SLURM_JOB_ID", int),
+        job_id=f"{array}_{task}" if array and task else variables["SLURM_JOB_ID"],
         num_restarts=int(variables.get("SLURM_RESTART_COUNT") or 0),
         nodes=tuple(_parsed(variables, "SLURM_JOB_NODELIST", expand_hosts)),
     )

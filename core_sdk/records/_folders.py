@@ -221,7 +221,8 @@ class SlurmRecord(msgspec.Struct, kw_only=True, frozen=True):
     """`<home>/runs/<id>/slurm.json`: the newest job of a trial that runs in Slurm."""
 
     format: int = 1
-    job_id: int
+    job_id: str
+    """Slurm's id of the job; of one in an array, such as `7_12`."""
     is_over: bool = False
     """Whether the job has ended, or is being ended, and no other follows it."""
     problem: str = ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from core_sdk.slots.directory import SlotDirectory, Ticket
 from core_sdk.slots.machine import Machine, Slots
-from core_sdk.slots.turns import PostedTicket, clock, describe_line
+from core_sdk.slots.turns import PostedTicket, clock, describe_line, obstacles, waiting_line
 from core_sdk.slots.waiting import obstacles_of, taken_slots
 
 __all__ = [
@@ -24,6 +24,8 @@ __all__ = [
     "Ticket",
     "clock",
     "describe_line",
+    "obstacles",
     "obstacles_of",
     "taken_slots",
+    "waiting_line",
 ]

@@ -41,7 +41,7 @@ def slots_for(number: int, tickets: Iterable[PostedTicket]) -> Sequence[str]:
     """
     tickets = list(tickets)
     taken = {slot for ticket in tickets for slot in ticket.held}
-    for ticket in _line(tickets):
+    for ticket in waiting_line(tickets):
         free = [slot for slot in ticket.usable if slot not in taken][: ticket.num_wanted]
         if ticket.number == number:
             return free if len(free) == ticket.num_wanted else ()
@@ -53,7 +53,7 @@ def obstacles(number: int, tickets: Iterable[PostedTicket], home: Path | None = 
     """Returns in words who has the slots that this waiting ticket could use; empty if only trials of `home` have."""
     tickets = list(tickets)
     own = next(ticket for ticket in tickets if ticket.number == number)
-    before = [ticket for ticket in _line(tickets) if (ticket.place, ticket.number) < (own.place, own.number)]
+    before = [ticket for ticket in waiting_line(tickets) if (ticket.place, ticket.number) < (own.place, own.number)]
     holders = [ticket for ticket in tickets if not set(ticket.held).isdisjoint(own.usable)]
     first = [ticket for ticket in before if not set(ticket.usable).isdisjoint(own.usable) and not ticket.is_asleep]
     if home is not None and all(ticket.home == str(home) for ticket in (*holders, *first)):
@@ -65,14 +65,14 @@ def obstacles(number: int, tickets: Iterable[PostedTicket], home: Path | None = 
 
 def describe_line(tickets: Iterable[PostedTicket]) -> str:
     """Returns who waits, and for how many slots, in the order of their turns; empty if nobody does."""
-    return "; ".join(_told_waiting(_line(tickets)))
+    return "; ".join(_told_waiting(waiting_line(tickets)))
 
 
 def _told_waiting(tickets: Iterable[PostedTicket]) -> list[str]:
     return [f"{_owner(ticket)} waits for {ticket.num_wanted} since {clock(ticket.since)}" for ticket in tickets]
 
 
-def _line(tickets: Iterable[PostedTicket]) -> list[PostedTicket]:
+def waiting_line(tickets: Iterable[PostedTicket]) -> list[PostedTicket]:
     """Returns the tickets that wait, in the order of their turns."""
     return sorted((each for each in tickets if not each.held), key=lambda each: (each.place, each.number))
 

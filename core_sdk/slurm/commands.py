@@ -12,6 +12,7 @@ from pathlib import Path
 
 from core_sdk.environment import agent_variables
 from core_sdk.errors import SlurmError
+from core_sdk.slurm.reasons import lasts, plain_reason
 
 _ANSWER_S = 60.0
 _NOT_TAKEN = "Slurm has not taken the job"
@@ -20,19 +21,6 @@ _FIELD = re.compile(r"(\S+?)=(\S*)")
 
 _WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 _RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
-# The reasons for which a job waits that only a person can change.
-_HOPELESS = {
-    "BadConstraints": "no node has all that it asks for",
-    "JobHeldAdmin": "an administrator holds it",
-    "JobHeldUser": "it is held: `scontrol release` lets it go",
-    "PartitionConfig": "its partition cannot give what it asks for",
-    "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition takes no jobs",
-    "PartitionNodeLimit": "it asks for more nodes than its partition allows",
-    "PartitionTimeLimit": "it asks for more time than its partition allows",
-    "InvalidAccount": "its account is not valid",
-    "InvalidQOS": "its QOS is not valid",
-}
 
 
 @dataclass(frozen=True)
@@ -54,18 +42,23 @@ class JobState:
         return self.name not in _WAITING | _RUNNING
 
     @property
-    def obstacle(self) -> str:
-        """The reason for which it will never start unless somebody changes something; empty if it may start."""
-        words = _HOPELESS.get(self.reason, "")
-        if not words and re.match(r"(Assoc|QOS|MaxMem).*(Max|Limit)", self.reason):
-            words = "it is beyond a limit of its account or QOS, at least for now"
-        return f"{words} ({self.reason})" if self.is_waiting and words else ""
+    def words(self) -> str:
+        """The state in words: for a job that waits, why."""
+        return f"waits: {plain_reason(self.reason)}" if self.is_waiting else f"is {self.name}"
+
+    @property
+    def cannot_start(self) -> bool:
+        """Whether it will not start unless somebody changes something, as far as can be told."""
+        return self.is_waiting and lasts(self.reason)
 
 
-def submit(script: Path, *options: str) -> int:
-    """Submits a batch script, and returns the job's id. Raises `SlurmError`."""
-    answer = _ask(["sbatch", "--parsable", *options, str(script)], _NOT_TAKEN)
-    return int(answer.partition(";")[0])
+def submit(script: Path, *options: str, arguments: Sequence[str] = ()) -> str:
+    """Submits a batch script, and returns the job's id; with `--array`, what comes before the `_`.
+
+    Raises `SlurmError`.
+    """
+    answer = _ask(["sbatch", "--parsable", *options, str(script), *arguments], _NOT_TAKEN)
+    return answer.strip().partition(";")[0]
 
 
 def check(script: Path) -> None:
@@ -73,41 +66,61 @@ def check(script: Path) -> None:
     _ask(["sbatch", "--test-only", str(script)], _NOT_TAKEN)
 
 
-def cancel(job_id: int, *options: str) -> None:
-    """Cancels a job, or sends it a signal. Does nothing if it has ended. Raises `SlurmError`."""
-    _ask(["scancel", *options, str(job_id)], f"job {job_id} cannot be canceled")
+def cancel(job_ids: Sequence[str], *options: str) -> None:
+    """Cancels jobs, or sends them a signal. Does nothing to those that have ended. Raises `SlurmError`."""
+    _ask(["scancel", *options, *job_ids], f"{'job' if len(job_ids) == 1 else 'jobs'} {', '.join(job_ids)} not canceled")
 
 
-def states(job_ids: Iterable[int]) -> dict[int, JobState]:
+def renice(job_ids: Sequence[str], nice: int) -> None:
+    """Puts jobs that wait behind others: the larger `nice`, the later they start. Raises `SlurmError`."""
+    _ask(["scontrol", "update", f"JobId={','.join(job_ids)}", f"Nice={nice}"], "jobs cannot be moved in the queue")
+
+
+def max_array_size() -> int:
+    """Returns a number that is larger than all that a job's place in an array can be. Raises `SlurmError`."""
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", _ask(["scontrol", "show", "config"], "scontrol"), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def states(job_ids: Iterable[str]) -> dict[str, JobState]:
     """Returns the states of these jobs, without those that Slurm has forgotten. Raises `SlurmError`.
 
     Asks once for all. The accounting, if there is one, is asked only for jobs that have left the controller's memory.
     """
     wanted = set(job_ids)
-    named = ",".join(map(str, sorted(wanted)))
+    named = ",".join(sorted({each.partition("_")[0] for each in wanted}))
     try:
-        answer = _ask(["squeue", "--noheader", "--states=all", f"--jobs={named}", "--format=%i|%T|%r|%N"], "squeue")
+        answer = _ask(
+            ["squeue", "--noheader", "--array", "--states=all", f"--jobs={named}", "--format=%i|%T|%r|%N"], "squeue"
+        )
     except SlurmError as error:
         if "Invalid job id" not in error.reason:
             raise
         answer = ""
     found = parse_states(answer)
     if missing := wanted - found.keys():
-        named = ",".join(map(str, sorted(missing)))
         try:
-            answer = _ask(["sacct", "-nXP", f"--jobs={named}", "--format=JobID,State,Reason,NodeList"], "sacct")
+            named = ",".join(sorted(missing))
+            answer = _ask(
+                ["sacct", "-nXP", "--array", f"--jobs={named}", "--format=JobID,State,Reason,NodeList"], "sacct"
+            )
         except SlurmError:  # a cluster without accounting
             return found
         found |= parse_states(answer)
     return found
 
 
-def details(job_id: int) -> Mapping[str, str]:
+def own_scripts() -> list[str]:
+    """Returns the paths of the batch scripts of all jobs of this user that wait or run. Raises `SlurmError`."""
+    return _ask(["squeue", "--noheader", f"--user={os.getuid()}", "--format=%o"], "squeue").splitlines()
+
+
+def details(job_id: str) -> Mapping[str, str]:
     """Returns the fields of a job that the controller knows, by the names of `scontrol show job`.
 
     Raises `SlurmError`.
     """
-    answer = _ask(["scontrol", "--oneliner", "show", "job", str(job_id)], f"job {job_id} cannot be asked about")
+    answer = _ask(["scontrol", "--oneliner", "show", "job", job_id], f"job {job_id} cannot be asked about")
     return dict(_FIELD.findall(answer))
 
 
@@ -118,14 +131,14 @@ def has_gpus(partition: str) -> bool:
     return parse_has_gpus(answer, partition)
 
 
-def parse_states(answer: str) -> dict[int, JobState]:
+def parse_states(answer: str) -> dict[str, JobState]:
     """Returns the states of jobs by id, from lines `ID|STATE|REASON|NODES`. Pure."""
     found = {}
     for line in answer.splitlines():
         job_id, state, reason, nodes = (line.split("|") + [""] * 3)[:4]
-        if job_id.isdecimal():
+        if job_id.replace("_", "").isdecimal():
             # `CANCELLED by 0`; the reason is None, or the nodes are `None assigned`, if there is none.
-            found[int(job_id)] = JobState(state.partition(" ")[0], *("" if "None" in x else x for x in (reason, nodes)))
+            found[job_id] = JobState(state.partition(" ")[0], *("" if "None" in x else x for x in (reason, nodes)))
     return found
 
 

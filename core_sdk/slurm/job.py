@@ -29,7 +29,7 @@ from core_sdk.tracking.attempts.running import await_end, take_for_dead
 from core_sdk.tracking.attempts.starting import AttemptStart
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.spool.node import sees_home
-from core_sdk.tracking.states import TRY_AGAIN, trial_state
+from core_sdk.tracking.states import TRY_AGAIN, WAITS_IN_SLURM, trial_state
 
 # How long whoever has submitted the job, or an earlier job of the trial, may keep its lock.
 _LAST_MOMENT_S = 30.0
@@ -146,7 +146,7 @@ class TrialJob:
             except SlurmError as error:
                 settle(folder, "PAUSED", f"its next job could not be submitted: {error}")
         elif fate == "requeued" and not is_complete:
-            settle(folder, "PAUSED", f"waits in Slurm's queue as job {job_id}, which was requeued")
+            settle(folder, "PAUSED", f"{WAITS_IN_SLURM} as job {job_id}, which was requeued")
             return TRY_AGAIN
         elif fate == "canceled" and not is_complete:
             settle(folder, "CANCELED", f"Slurm's job {job_id} {_WORDS[fate]}")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 GRACE_S = 300
 """The time before the end of a job at which the training is asked to stop."""
+ARRAY_SIZE = 1000
+"""The places of an array, from 0. Slurm takes so many unless its administrator has set another limit."""
 
 _LONG_NAMES = {
     "-A": "--account", "-C": "--constraint", "-G": "--gpus", "-J": "--job-name", "-N": "--nodes", "-W": "--wait",
@@ -75,24 +78,53 @@ class JobRequest:
         return ""
 
 
-def batch_script(
-    request: JobRequest, *, trial_id: int, home: Path, identity: str, python: str, module: str = "core_sdk.slurm"
-) -> str:
-    """Returns the batch script of the trial's jobs. `identity` is the home's, and `python` the interpreter's path.
+def trial_script(request: JobRequest, trial_id: int, home: Path, identity: str, python: str = sys.executable) -> str:
+    """Returns the batch script of the jobs of one trial. `identity` is the home's, and `python` the interpreter's path.
 
-    `module` is the program that they run.
+    Each job goes on with the trial.
     """
-    given = request.named
-    lines = [
-        "#!/bin/bash",
-        f"# Trial {trial_id}: its first job runs this script, and so does each one that goes on with it.",
-        *(f"#SBATCH {option}" for option in _own_options(request, trial_id, home) if _name(option) not in given),
-        *(f"#SBATCH {option}" for option in request.options),
-        "",
-        f"export CORE_SDK_HOME={shlex.quote(str(home))}",
-        f"exec {shlex.quote(python)} -P -m {module} --trial={trial_id} --home={identity}",
-    ]
-    return "".join(f"{line}\n" for line in lines)
+    return _script(
+        request,
+        f"Trial {trial_id}: its first job runs this script, and so does each one that goes on with it.",
+        name=f"core-sdk-{trial_id}",
+        output=f"{home}/runs/{trial_id}/slurm-%j.out",
+        home=home,
+        lines=[f"exec {shlex.quote(python)} -P -m core_sdk.slurm --trial={trial_id} --home={identity}"],
+    )
+
+
+def experiment_script(
+    request: JobRequest, experiment_id: int, home: Path, identity: str, python: str = sys.executable
+) -> str:
+    """Returns the batch script of arrays of an experiment's trials. Its argument is the trial at place 0."""
+    return _script(
+        request,
+        f"Experiment {experiment_id}: job N of an array runs trial $1 + N.",
+        name=f"core-sdk-experiment-{experiment_id}",
+        output="/dev/null",
+        home=home,
+        lines=[
+            "trial=$(($1 + SLURM_ARRAY_TASK_ID))",
+            'exec >>"$CORE_SDK_HOME/runs/$trial/slurm-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.out" 2>&1 || exit',
+            f"exec {shlex.quote(python)} -P -m core_sdk.master.pools.slurm --trial=$trial --home={identity}",
+        ],
+    )
+
+
+def _script(request: JobRequest, comment: str, *, name: str, output: str, home: Path, lines: Sequence[str]) -> str:
+    given, own = request.named, _own_options(request, name, output)
+    return "".join(
+        f"{line}\n"
+        for line in (
+            "#!/bin/bash",
+            f"# {comment}",
+            *(f"#SBATCH {option}" for option in own if option.partition("=")[0] not in given),
+            *(f"#SBATCH {option}" for option in request.options),
+            "",
+            f"export CORE_SDK_HOME={shlex.quote(str(home))}",
+            *lines,
+        )
+    )
 
 
 def step_command(num_nodes: int, argv: Sequence[str]) -> list[str]:
@@ -105,9 +137,9 @@ def step_command(num_nodes: int, argv: Sequence[str]) -> list[str]:
     return ["/bin/sh", "-c", step, "srun", *argv]
 
 
-def _own_options(request: JobRequest, trial_id: int, home: Path) -> Iterator[str]:
-    yield f"--job-name=core-sdk-{trial_id}"
-    yield f"--output={shlex.quote(f'{home}/runs/{trial_id}/slurm-%j.out')}"
+def _own_options(request: JobRequest, name: str, output: str) -> Iterator[str]:
+    yield f"--job-name={name}"
+    yield f"--output={shlex.quote(output)}"
     yield "--open-mode=append"
     yield f"--nodes={request.num_nodes}"
     yield "--ntasks-per-node=1"
@@ -127,7 +159,3 @@ def _named(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, value if equals else following
         elif word.startswith("-"):
             yield _LONG_NAMES.get(word[:2], word[:2]), word[2:] or following
-
-
-def _name(option: str) -> str:
-    return option.partition("=")[0]

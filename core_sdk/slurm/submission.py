@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from core_sdk.errors import SlurmError
+from core_sdk.errors import SlurmError, TrialCompletedError, TrialInSlurmError
 from core_sdk.records import Settled, SlurmRecord
 from core_sdk.slurm import commands
-from core_sdk.slurm.script import JobRequest, batch_script
+from core_sdk.slurm.script import JobRequest, trial_script
+from core_sdk.tracking.attempts.command import command_here
+from core_sdk.tracking.attempts.ending import read_end
 from core_sdk.tracking.attempts.starting import AttemptStart
 from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.states import WAITS_IN_SLURM
 
 
-def submit_new(decide: Callable[[], AttemptStart], request: JobRequest) -> tuple[TrialFolder, int]:
+def submit_new(decide: Callable[[], AttemptStart], request: JobRequest) -> tuple[TrialFolder, str]:
     """Submits the first job of the trial that `decide` begins. Returns the trial's folder and the job's id.
 
     Raises `SlurmError`, or what `decide` raises, and leaves no trial then.
@@ -35,7 +38,24 @@ def submit_new(decide: Callable[[], AttemptStart], request: JobRequest) -> tuple
     return folder, job_id
 
 
-def submit_next(folder: TrialFolder, after: int | None = None) -> int:
+def submit_again(folder: TrialFolder, argv: Sequence[str], *, is_again: bool) -> str:
+    """Submits the next job of a trial that has stopped, and returns its id. `argv` replaces the trial's command.
+
+    Raises `SlurmError`, `TrialInSlurmError` if a job of it waits or runs, or `TrialCompletedError` without `is_again`.
+    """
+    job, trial_id = folder.read_slurm_job(), folder.trial_id
+    if job is not None and not job.is_over:
+        state = commands.states([job.job_id]).get(job.job_id)
+        if state is not None and not state.is_over:
+            raise TrialInSlurmError(trial_id, "resume", job.job_id, f"`scancel {job.job_id}` ends it")
+    if folder.attempts() and not is_again and read_end(folder, None).outcome == "completed":
+        raise TrialCompletedError(trial_id, 0)
+    if argv:
+        folder.write_command(command_here(argv))
+    return submit_next(folder)
+
+
+def submit_next(folder: TrialFolder, after: str | None = None) -> str:
     """Submits the job that goes on with the trial, when job `after` has ended. Returns its id. Raises `SlurmError`."""
     options = [] if after is None else [f"--dependency=afterany:{after}"]
     job_id = commands.submit(script_path(folder), *options)
@@ -43,19 +63,22 @@ def submit_next(folder: TrialFolder, after: int | None = None) -> int:
     return job_id
 
 
+def on_gpus(request: JobRequest) -> JobRequest:
+    """Returns the request with GPUs as slots if the nodes of its partition have any. Raises `SlurmError`."""
+    return replace(request, has_gpus=bool(request.num_slots) and commands.has_gpus(request.partition))
+
+
 def script_of(request: JobRequest, home: Home, trial_id: int) -> str:
-    return batch_script(
-        request, trial_id=trial_id, home=home.root.absolute(), identity=home.identity(), python=sys.executable
-    )
+    return trial_script(request, trial_id, home.root.absolute(), home.identity())
 
 
-def note(folder: TrialFolder, job_id: int, *, newest: int) -> None:
+def note(folder: TrialFolder, job_id: str, *, newest: int) -> None:
     """Records that the trial, whose newest attempt is given, waits for this job."""
     folder.write_slurm_job(SlurmRecord(job_id=job_id))
-    settle(folder, "PAUSED", f"waits in Slurm's queue as job {job_id}", newest=newest)
+    settle(folder, "PAUSED", f"{WAITS_IN_SLURM} as job {job_id}", newest=newest)
 
 
-def note_end(folder: TrialFolder, job_id: int, problem: str = "") -> None:
+def note_end(folder: TrialFolder, job_id: str, problem: str = "") -> None:
     """Records that the job has ended, and no other follows it."""
     folder.write_slurm_job(SlurmRecord(job_id=job_id, is_over=True, problem=problem))
 

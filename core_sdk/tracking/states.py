@@ -20,6 +20,9 @@ TRY_AGAIN = 75
 SAVE_FAILED = 74
 """EX_IOERR of sysexits.h: the exit status of a script whose save has failed after a stop, with a checkpoint before."""
 
+WAITS_IN_SLURM = "waits in Slurm's queue"
+"""The beginning of the reason of a trial that is PAUSED because its next job waits."""
+
 _FAILURE = 1
 _SHELL_BASE = 128
 _INTERRUPTED = (-signal.SIGINT, _SHELL_BASE + signal.SIGINT)

@@ -26,8 +26,11 @@ def _num_tickets() -> int:
     return len(list(SlotDirectory().path.glob("*.ticket")))
 
 
-def test_a_command_waits_for_its_slots(home: Home, start_cli: StartCli, write_script: WriteScript) -> None:
-    """A command says who has its slots, waits for them without a trial, and keeps them from others while it runs."""
+def test_a_command_waits_for_its_slots(home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript) -> None:
+    """A command says who has its slots, waits for them without a trial, and keeps them from others while it runs.
+
+    Another home's list of all queues shows it.
+    """
     script = write_script(
         """
         import os, signal
@@ -43,6 +46,8 @@ def test_a_command_waits_for_its_slots(home: Home, start_cli: StartCli, write_sc
         assert run.process.stderr is not None
         told = run.process.stderr.readline()
         is_recorded = home.root.exists() and home.trial_ids() != []
+        [queued] = json.loads(cli("queue", "list", "--json").output)
+        seen = json.loads(cli("queue", "list", "--all-homes", "--json", CORE_SDK_HOME=f"{home.root}-other").output)
     run.read_until(f"{list(range(all_slots))} ''")
     with SlotDirectory().locked():
         [ticket] = SlotDirectory().tickets()
@@ -53,6 +58,14 @@ def test_a_command_waits_for_its_slots(home: Home, start_cli: StartCli, write_sc
         f"core-sdk: waiting for {all_slots} of {all_slots} slots: a trial of {_ELSEWHERE} has cpu-0 since "
     )
     assert not is_recorded
+    assert seen == [queued] and queued["name"] == f"a command (process {run.process.pid})"
+    assert (queued["engine"], queued["state"], queued["place"], queued["home"]) == (
+        "local",
+        "QUEUED",
+        1,
+        str(home.root),
+    )
+    assert told.startswith(f"core-sdk: {queued['why']}") and queued["since"]
     assert (len(ticket.held), ticket.home, ticket.trial_id) == (all_slots, str(home.root), 1)
     assert _num_tickets() == 0
 

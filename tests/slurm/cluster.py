@@ -90,7 +90,7 @@ class Cluster:
         """A command on the controller's host, which is also the one where users log in."""
         return self.hosts[0].start(argv, env=self._environment(), cwd=cwd, **keywords)
 
-    def job(self, job_id: int) -> dict[str, str]:
+    def job(self, job_id: int | str) -> dict[str, str]:
         """What `scontrol show job` says: JobState, ExitCode, Restarts, NodeList, …"""
         return dict(re.findall(r"(\S+?)=(\S*)", self.run(["scontrol", "show", "job", str(job_id)])))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -133,8 +134,9 @@ def test_bad_requests_get_words(slurm: Cluster, home: Home, place: Path) -> None
     assert "Slurm has not taken the job" in errors and "There is all, urgent." in errors
 
     waiting = Foreground(slurm, place, ["--nodes=9", *_ALONE])
-    slurm.wait_for(lambda: "cannot start" in waiting.shown)
+    slurm.wait_for(lambda: "It cannot start so" in waiting.shown)
     is_waiting = state(home, 2)
+    [queued] = json.loads(slurm.run([*_CORE_SDK, "queue", "list", "--json"], cwd=place))
     killed, _, refusal = slurm.try_to_run([*_CORE_SDK, "trial", "kill", "2"], cwd=place)
     waiting.signal(signal.SIGINT)
 
@@ -144,6 +146,23 @@ def test_bad_requests_get_words(slurm: Cluster, home: Home, place: Path) -> None
     assert killed == 1 and f"it runs in Slurm, as job {job_id}. `scancel {job_id}` ends it." in refusal
     assert state(home, 2) == ("CANCELED", f"SIGINT while job {job_id} was waiting")
     assert job_ids(slurm) == []
+    assert (queued["trial_id"], queued["engine"], queued["state"], queued["place"]) == (2, "slurm", "QUEUED", None)
+    assert queued["why"].startswith(f"job {job_id} waits: ") and queued["since"]
+
+
+def test_a_job_that_is_canceled_while_it_waits_is_told_by_lists(slurm: Cluster, home: Home, place: Path) -> None:
+    """Nothing of a detached job runs that could record its end: who looks at the trial asks Slurm, and records it."""
+    slurm.run([*_RUN, "--nodes=9", "--detach", *_ALONE], cwd=place)
+    [job_id] = job_ids(slurm)
+
+    before = slurm.run([*_CORE_SDK, "trial", "list", "--csv"], cwd=place)
+    slurm.run(["scancel", str(job_id)])
+    after = slurm.run([*_CORE_SDK, "trial", "list", "--csv"], cwd=place)
+
+    assert f"waits in Slurm's queue as job {job_id}" in before
+    assert "CANCELED" in after
+    assert state(home) == ("CANCELED", f"Slurm's job {job_id} was canceled with scancel, and not by Core SDK")
+    assert slurm.run([*_CORE_SDK, "queue", "list"], cwd=place) == "Nothing waits or runs.\n"
 
 
 def test_a_home_that_a_node_does_not_see_is_told(slurm: Cluster, home: Home, place: Path, tmp_path: Path) -> None:

@@ -8,22 +8,21 @@ import pytest
 
 from core_sdk.slurm.commands import JobState, parse_has_gpus, parse_states
 from core_sdk.slurm.fate import fate_of, follows
-from core_sdk.slurm.script import JobRequest, batch_script, step_command
+from core_sdk.slurm.reasons import lasts, plain_reason
+from core_sdk.slurm.script import JobRequest, experiment_script, step_command, trial_script
 
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "schedulers.md"
 
 
 def script(request: JobRequest, home: Path = Path("/h")) -> list[str]:
-    return batch_script(request, trial_id=1, home=home, identity="0", python="python").splitlines()
+    return trial_script(request, 1, home, "0").splitlines()
 
 
 def test_a_batch_script_is_the_one_that_the_page_shows() -> None:
     """The script has our options, and then the user's lines as they are."""
     request = JobRequest(2, 16, True, ("--partition=gpu", "--time=4:00:00"))
 
-    text = batch_script(
-        request, trial_id=12, home=Path("/shared/core-sdk"), identity="8f14e45f-…", python="/shared/venv/bin/python"
-    )
+    text = trial_script(request, 12, Path("/shared/core-sdk"), "8f14e45f-…", "/shared/venv/bin/python")
 
     assert f"```\n{text}```" in _DOCUMENT.read_text()
 
@@ -77,19 +76,56 @@ def test_several_nodes_are_reached_by_one_step() -> None:
 
 def test_slurms_answers_are_read_line_by_line() -> None:
     """States are read as squeue and sacct write them, and GPUs as sinfo does."""
-    states = parse_states("7|PENDING|PartitionConfig|\n8|CANCELLED by 0|None|h[1-2]\n9|RUNNING|None|h1\n8.batch|X||\n")
+    states = parse_states(
+        "7|PENDING|PartitionConfig|\n7_12|PENDING|Resources|\n"
+        "8|CANCELLED by 0|None|h[1-2]\n9|RUNNING|None|h1\n8.batch|X||\n"
+    )
 
     assert states == {
-        7: JobState("PENDING", "PartitionConfig"),
-        8: JobState("CANCELLED", "", "h[1-2]"),
-        9: JobState("RUNNING", "", "h1"),
+        "7": JobState("PENDING", "PartitionConfig"),
+        "7_12": JobState("PENDING", "Resources"),
+        "8": JobState("CANCELLED", "", "h[1-2]"),
+        "9": JobState("RUNNING", "", "h1"),
     }
-    assert (states[7].is_waiting, states[8].is_over, states[9].is_over) == (True, True, False)
-    assert states[7].obstacle == "its partition cannot give what it asks for (PartitionConfig)"
-    assert JobState("PENDING", "Priority").obstacle == ""
-    assert "a limit of its account" in JobState("PENDING", "AssocMaxJobsLimit").obstacle
+    assert (states["7"].is_waiting, states["8"].is_over, states["9"].is_over) == (True, True, False)
+    assert states["7"].words == "waits: its partition cannot give what it asks for (PartitionConfig)"
+    assert (states["7"].cannot_start, states["7_12"].cannot_start) == (True, False)
     partitions = "cpu*|(null)\ngpu|gpu:a100:8(S:0-1)\n"
     assert [parse_has_gpus(partitions, name) for name in ("", "cpu", "gpu", "other")] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "stays"),
+    [
+        ("Resources", "what it asks for is in use (Resources)", False),
+        ("", "Slurm has not looked at it yet", False),
+        (
+            "ReqNodeNotAvail, UnavailableNodes:n3",
+            "a node that it needs is down, reserved or in use (ReqNodeNotAvail, ",
+            False,
+        ),
+        ("QOSMaxJobsPerUserLimit", "its QOS has reached a limit, max jobs per user (QOSMaxJobs", False),
+        ("AssocGrpCPURunMinutesLimit", "its account has reached a limit, all together: cpu run minutes (Assoc", False),
+        ("QOSMaxNodePerJobLimit", "its QOS has reached a limit, max node per job (", True),
+        ("JobHeldUser", "it is held: `scontrol release` lets it go (JobHeldUser)", True),
+        ("SomethingNew", "SomethingNew", False),
+    ],
+)
+def test_reasons_are_told_in_plain_words(reason: str, words: str, stays: bool) -> None:
+    """Slurm's reasons are told in words, with their names, and those that only a person can change are known."""
+    assert plain_reason(reason).startswith(words) and lasts(reason) == stays
+
+
+def test_an_experiment_has_one_script_for_arrays_of_its_trials() -> None:
+    """A job of an array finds its trial by its place in the array, and its output lies with the trial."""
+    lines = experiment_script(JobRequest(1, 2), 3, Path("/h"), "0", "python").splitlines()
+
+    assert "#SBATCH --job-name=core-sdk-experiment-3" in lines
+    assert lines[-3:] == [
+        "trial=$(($1 + SLURM_ARRAY_TASK_ID))",
+        'exec >>"$CORE_SDK_HOME/runs/$trial/slurm-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.out" 2>&1 || exit',
+        "exec python -P -m core_sdk.master.pools.slurm --trial=$trial --home=0",
+    ]
 
 
 def test_the_end_of_a_job_is_told_from_its_fields() -> None:

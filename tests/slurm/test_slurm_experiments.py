@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from pathlib import Path
 
@@ -36,10 +37,10 @@ def create(slurm: Cluster, place: Path, config: str = _CONFIG) -> tuple[int, str
     return code, errors
 
 
-def jobs(slurm: Cluster) -> dict[str, int]:
-    """Returns the jobs that wait or run, by name."""
-    answer = slurm.run(["squeue", "--noheader", "--format=%j %i"])
-    return {name: int(job_id) for name, job_id in (line.split() for line in answer.splitlines())}
+def jobs(slurm: Cluster) -> dict[int, str]:
+    """Returns the jobs that wait or run, by trial; in a home with less than a thousand trials that is the place."""
+    answer = slurm.run(["squeue", "--noheader", "--array", "--format=%i"]).split()
+    return {int(job_id.partition("_")[2]): job_id for job_id in answer if "_" in job_id}
 
 
 def has_stored(home: Home, trial_id: int, attempt: int) -> bool:
@@ -63,7 +64,7 @@ def test_trials_are_jobs_that_outlive_the_master(slurm: Cluster, home: Home, pla
     other = int(slurm.run(["sbatch", "--parsable", "--nodes=1", "--cpus-per-task=2", "--wrap=sleep 600"], cwd=place))
     slurm.await_state(other, "RUNNING")
     assert create(slurm, place) == (0, "")
-    slurm.wait_for(lambda: has_stored(home, 1, 1) and "core-sdk-2" in jobs(slurm))  # the second trial waits
+    slurm.wait_for(lambda: has_stored(home, 1, 1) and 2 in jobs(slurm))  # the second trial waits
     before = jobs(slurm)
 
     kill_master(slurm, home)
@@ -77,7 +78,7 @@ def test_trials_are_jobs_that_outlive_the_master(slurm: Cluster, home: Home, pla
     finish(place)
     slurm.wait_for(lambda: state(home) == "COMPLETED")
 
-    assert {name: before[name] for name in ("core-sdk-1", "core-sdk-2")}.items() <= after.items()
+    assert before.items() <= after.items()
     for trial_id in (1, 2):
         trial = read_trial(home, trial_id)
         assert list(trial.steps) == list(range(1, len(trial.steps) + 1))
@@ -101,10 +102,10 @@ def test_jobs_are_paused_and_canceled_with_their_experiment(slurm: Cluster, home
     """A pause saves and ends the jobs; somebody's scancel ends its trial; after a kill no job is left."""
     assert create(slurm, place) == (0, "")
     slurm.wait_for(lambda: has_stored(home, 1, 1) and has_stored(home, 2, 1))
-    first = jobs(slurm)["core-sdk-1"]
+    first = jobs(slurm)[1]
 
     slurm.run(["scancel", str(first)])
-    slurm.wait_for(lambda: "core-sdk-1" not in jobs(slurm))
+    slurm.wait_for(lambda: 1 not in jobs(slurm))
     slurm.run([*_CORE_SDK, "experiment", "pause", "1"], cwd=place)
     slurm.wait_for(lambda: not jobs(slurm))
     paused = trial_states(home)
@@ -116,6 +117,48 @@ def test_jobs_are_paused_and_canceled_with_their_experiment(slurm: Cluster, home
     told = f"Slurm's job {first} was canceled with scancel, and not by Core SDK"
     assert dict(paused)["CANCELED"] == told and "PAUSED" in dict(paused)
     assert [each for each, _ in trial_states(home)] == ["CANCELED", "CANCELED"]
+
+
+def nices(slurm: Cluster) -> dict[str, set[str]]:
+    """Returns by how much the jobs that wait are put back, by the array."""
+    found: dict[str, set[str]] = {}
+    for line in slurm.run(["squeue", "--noheader", "--array", "--states=PENDING", "--format=%F %y"]).splitlines():
+        array, nice = line.split()
+        found.setdefault(array, set()).add(nice)
+    return found
+
+
+def test_trials_are_arrays_in_the_order_of_their_priorities(slurm: Cluster, home: Home, place: Path) -> None:
+    """Trials that begin together are one array; a priority moves the jobs that wait, and a new master takes them."""
+    blocker = slurm.run(["sbatch", "--parsable", "--nodes=2", "--exclusive", "--wrap=sleep 600"], cwd=place).strip()
+    slurm.await_state(int(blocker), "RUNNING")
+    many = _CONFIG.replace("[0.1, 0.2]", str([one / 100 for one in range(1, 31)])).replace(
+        "loss}", "loss, max_concurrent_trials: 40}"
+    )
+    assert create(slurm, place, many) == (0, "")
+    slurm.wait_for(lambda: len(jobs(slurm)) == 30)
+    assert create(slurm, place, _CONFIG.replace("slots_per_trial: 1", "slots_per_trial: 1, priority: 10")) == (0, "")
+    slurm.wait_for(lambda: len(jobs(slurm)) == 32)
+    before = jobs(slurm)
+    first, second = sorted({job_id.partition("_")[0] for job_id in before.values()}, key=int)
+
+    slurm.wait_for(lambda: nices(slurm) == {first: {"100"}, second: {"0"}})
+    slurm.run([*_CORE_SDK, "experiment", "set", "priority", "2", "60"], cwd=place)
+    slurm.wait_for(lambda: nices(slurm) == {first: {"0"}, second: {"100"}})
+    slurm.run([*_CORE_SDK, "master", "down"], cwd=place)
+    after = jobs(slurm)
+    rows = json.loads(slurm.run([*_CORE_SDK, "queue", "list", "--json"], cwd=place))
+    for experiment_id in ("1", "2"):
+        slurm.run([*_CORE_SDK, "experiment", "kill", experiment_id], cwd=place)
+    slurm.wait_for(lambda: not jobs(slurm))
+    slurm.run(["scancel", blocker])
+
+    assert before == after and set(before) == set(range(1, 33))
+    assert [(row["experiment_id"], row["num_waiting"], row["engine"]) for row in rows] == [
+        (1, 30, "slurm"),
+        (2, 2, "slurm"),
+    ]
+    assert home.trial_ids() == list(range(1, 33)) or not home.trial_ids()
 
 
 def test_what_no_job_can_be_is_refused_with_words(slurm: Cluster, home: Home, place: Path) -> None:
@@ -137,7 +180,7 @@ def test_a_trial_goes_on_after_its_node_has_died(home: Home, place: Path) -> Non
     with slurm_cluster(3, silence_s=6) as slurm:
         assert create(slurm, place, _CONFIG.replace("[0.1, 0.2]", "[0.1]")) == (0, "")
         slurm.wait_for(lambda: has_stored(home, 1, 1))
-        slurm.host_named(slurm.job(jobs(slurm)["core-sdk-1"])["BatchHost"]).kill()
+        slurm.host_named(slurm.job(jobs(slurm)[1])["BatchHost"]).kill()
         slurm.wait_for(lambda: has_stored(home, 1, 2), timeout_s=120)
         finish(place)
         slurm.wait_for(lambda: state(home) == "COMPLETED")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
 from typing import Annotated
 
 import typer
@@ -16,12 +16,16 @@ from core_sdk.cli.render.output import AsJson, choose_format, print_one, print_r
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.ui import ui
 from core_sdk.environment import Environment
-from core_sdk.errors import ExperimentNotFoundError, MasterRefusedError, MasterSilentError, RecordDamagedError
+from core_sdk.errors import CoreSDKError, MasterRefusedError, MasterSilentError
 from core_sdk.experiments.calling import await_end_of_master, call, call_running, is_master_running
 from core_sdk.experiments.protocol import Down, GetStatus, HomeStatus, MasterStatus
+from core_sdk.master.journaled import journaled_status
 from core_sdk.master.occupancy import OccupiedSlot, busy_gpus, occupied_slots, status_without_master
+from core_sdk.master.queued import Queued, homes_in_line, queue_of
 from core_sdk.slots import SlotDirectory, clock, describe_line
 from core_sdk.tracking import Home
+
+_NO_MASTER = "no master runs: `core-sdk master up` starts one"
 
 app = command_group()
 slot_app = command_group()
@@ -113,52 +117,41 @@ def list_slots(as_json: AsJson = False) -> None:
     print_rows(rows, OccupiedSlot, columns, choose_format(as_json), "This machine has no slots.")
 
 
-@dataclass(frozen=True)
-class QueueRow:
-    experiment_id: int
-    name: str
-    state: str
-    priority: int
-    num_running: int
-    num_waiting: int
-    suspended: str
-    """The reason why it stands still although it is active."""
-
-
 @queue_app.command("list")
-def list_queue(as_json: AsJson = False) -> None:
-    """List the experiments that have not ended, in the order in which they get slots."""
-    told, home = _read_status(), make_home()
-    rows = [
-        QueueRow(
-            found.experiment_id,
-            _name(home, found.experiment_id),
-            found.state,
-            found.priority,
-            len(found.running),
-            found.waiting,
-            found.suspended,
-        )
-        for found in sorted(told.experiments if told else (), key=lambda one: (one.priority, one.experiment_id))
-    ]
-    columns: list[Column[QueueRow]] = [
+def list_queue(
+    all_homes: Annotated[
+        bool,
+        typer.Option("--all-homes", help="Of all your homes with slots of this machine, or jobs in Slurm's queue."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List what waits or runs in this home, on all engines, in its order: since when it waits, and why.
+
+    These are the experiments that have not ended, and what waits without a master: commands for their slots, and trials
+    in Slurm's queue. Place is that in the line for the slots of this machine, in which all its users stand.
+    """
+    home, tickets = make_home(), SlotDirectory().read()
+    rows = queue_of(home, _read_status() or journaled_status(home, _NO_MASTER), tickets)
+    for path in sorted(homes_in_line(tickets) - {home.root}) if all_homes else ():
+        with contextlib.suppress(CoreSDKError, OSError):
+            other = Home.open(path)
+            status = call_running(path, GetStatus(), is_patient=False) or journaled_status(other, _NO_MASTER)
+            rows += queue_of(other, status, tickets)
+    columns: list[Column[Queued]] = [
+        *([Column[Queued]("Home", lambda row: row.home, can_be_cut=True)] if all_homes else []),
         Column("Experiment", lambda row: row.experiment_id, is_number=True),
+        *([Column[Queued]("Trial", lambda row: row.trial_id)] if any(row.trial_id for row in rows) else []),
         Column("Name", lambda row: row.name, can_be_cut=True),
         Column("State", lambda row: row.state),
+        *([Column[Queued]("Engine", lambda row: row.engine)] if any(row.engine != "local" for row in rows) else []),
         Column("Priority", lambda row: row.priority, is_number=True),
         Column("Running", lambda row: row.num_running, is_number=True),
         Column("Waiting", lambda row: row.num_waiting, is_number=True),
-        Column("Problem", lambda row: row.suspended, can_be_cut=True),
+        *([Column[Queued]("Place", lambda row: row.place)] if any(row.place for row in rows) else []),
+        Column("Since", lambda row: None if row.since is None else clock(row.since)),
+        Column("Why", lambda row: row.why, can_be_cut=True),
     ]
-    print_rows(rows, QueueRow, columns, choose_format(as_json), "No experiment waits or runs.")
-
-
-def _name(home: Home, experiment_id: int) -> str:
-    """Returns the experiment's name; empty if its record is damaged, or has been deleted."""
-    try:
-        return home.experiment(experiment_id).read().name
-    except (ExperimentNotFoundError, RecordDamagedError):
-        return ""
+    print_rows(rows, Queued, columns, choose_format(as_json), "Nothing waits or runs.")
 
 
 def _read_status() -> HomeStatus | None:
@@ -171,7 +164,5 @@ def _read_status() -> HomeStatus | None:
     try:
         return call_running(home, GetStatus(), is_patient=False)
     except MasterSilentError as error:
-        from core_sdk.master.journaled import journaled_status
-
         say(f"{error} What follows is what the journals of the home tell.")
         return journaled_status(Home(home))

@@ -117,10 +117,11 @@ def run(
         check_beginning(command, name, hparams)  # before it waits
         with slots_in_turn(slots, home, avoids_busy=avoid_busy) as taken:
             raise typer.Exit(run_attempt(agent, partial(start, slots=taken), is_detached=detach))
-    from core_sdk.cli.running.slurm import request_of, run_in_slurm
+    from core_sdk.cli.running.slurm import run_in_slurm
+    from core_sdk.slurm.script import JobRequest
 
     decide = partial(start, num_slots=slots)
-    request = request_of(nodes, slots, tuple(sbatch or ()))
+    request = JobRequest(nodes, slots, options=tuple(sbatch or ()))
     raise typer.Exit(run_in_slurm(decide, request, is_dry_run=dry_run, is_detached=detach))
 
 

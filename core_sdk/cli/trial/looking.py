@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from core_sdk.cli._arguments import BestMetric, SmallerIsBetter, Sort, Where
-from core_sdk.cli._home import open_home
+from core_sdk.cli._home import hear_of_slurm, open_home
 from core_sdk.cli._ids import OfExperiment, TrialId, TrialIds
 from core_sdk.cli._messages import say
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_one
@@ -60,17 +61,28 @@ def list_trials(
     if quiet and form is not Format.TABLE:
         raise typer.BadParameter("give --quiet, --json or --csv, one of them")
     home = open_home()
+    chosen = partial(
+        choose_trials,
+        experiment_id=experiment,
+        labels=label or (),
+        where=where,
+        sort=sort,
+        columns=column or (),
+        with_archived=every,
+    )
     with open_view(home) as view:
-        found, names = choose_trials(
-            view, experiment, labels=label or (), where=where, sort=sort, columns=column or (), with_archived=every
-        )
-        if quiet:
-            sys.stdout.writelines(f"{one.row.trial_id}\n" for one in found)
-            return
-        if not found and form is Format.TABLE:
-            nothing = "No trials yet: `core-sdk run -- python train.py` starts one."
-            typer.echo("No trial fulfils the condition." if view.trials(experiment) else nothing)
-            return
+        found, names = chosen(view)
+        has_trials = bool(found or view.trials(experiment))
+    if hear_of_slurm(home, (one.row for one in found)):
+        with open_view(home) as view:
+            found, names = chosen(view)
+    if quiet:
+        sys.stdout.writelines(f"{one.row.trial_id}\n" for one in found)
+        return
+    if not found and form is Format.TABLE:
+        nothing = "No trials yet: `core-sdk run -- python train.py` starts one."
+        typer.echo("No trial fulfils the condition." if has_trials else nothing)
+        return
     if experiment is not None and form is Format.TABLE:
         names = with_searched(names, home.experiment(experiment).read().searcher_metric, found)
     print_trials(found, names, form)
@@ -86,7 +98,11 @@ def describe(
     """Show what is known of a trial, with the code and the machine of its newest attempt."""
     if with_metrics and as_json:
         raise typer.BadParameter("--metrics is for tables: `trial metrics --json` prints all reports")
-    value, properties = describe_trial(open_home(), trial_id)
+    home = open_home()
+    with open_view(home) as view:
+        rows = [view.trial(trial_id)]
+    hear_of_slurm(home, rows)
+    value, properties = describe_trial(home, trial_id)
     print_one(value, properties, as_json)
     if with_metrics:
         typer.echo()

@@ -96,7 +96,10 @@ class MachinePool(ResourcePool):
             self.wait = str(error)
         except BlockingIOError:  # somebody posts a ticket just now: the next look tells
             pass
-        return self._ticket is not None and bool(self._ticket.held)
+        if self._ticket is None or not self._ticket.held:
+            return False
+        # They may be those of an attempt that runs, and whose ticket somebody has removed: not before its end.
+        return set(used).isdisjoint(self.machine.held(self._ticket).ids)
 
     def leave_line(self) -> None:
         if self._ticket is not None:

@@ -59,6 +59,11 @@ class Claim(ABC):
     is_abandoned: bool = False
 
     @property
+    def wait(self) -> str:
+        """The reason for which it does not begin yet; empty if it begins as soon as it can."""
+        return ""
+
+    @property
     @abstractmethod
     def is_over(self) -> bool:
         """Whether the claim is complete or has failed. Until then nobody else can claim the trial."""
@@ -78,6 +83,10 @@ class Claim(ABC):
     @abstractmethod
     def abandon(self) -> None:
         """Takes the attempt back, at once or as soon as the claim is complete."""
+
+    def leave(self) -> None:
+        """Leaves the attempt to the next master, which claims it again; takes it back if it cannot wait for that."""
+        self.abandon()
 
 
 class ResourcePool(ABC):
@@ -134,6 +143,9 @@ class ResourcePool(ABC):
 
     def take_over(self, slots: Collection[int]) -> None:  # noqa: B027
         """Lets the home wait in the place of a trial of it that has these slots, and is stopped for another."""
+
+    def prioritize(self, levels: Mapping[int, int]) -> None:  # noqa: B027 - a pool without a queue of its own
+        """Tells the order of the experiments to a queue that is not this home's. Those of level 0 come first."""
 
     @abstractmethod
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:

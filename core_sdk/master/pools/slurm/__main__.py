@@ -27,7 +27,7 @@ def main() -> int:
     return TrialJob(folder, job, caught, order.claim, num_slots=order.num_slots, is_chained=False).run()
 
 
-def _is_wanted(folder: TrialFolder, job_id: int) -> bool:
+def _is_wanted(folder: TrialFolder, job_id: str) -> bool:
     """Returns whether the job is the trial's newest one. The master may still be about to record it."""
     deadline = time.monotonic() + _RECORDING_S
     while True:

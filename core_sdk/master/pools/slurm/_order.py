@@ -37,10 +37,12 @@ def ordered_trials(home_root: Path) -> list[int]:
     return sorted(int(path.parent.name) for path in home_root.glob("runs/*/slurm.order.json"))
 
 
-def is_same_attempt(order: AttemptOrder, other: AttemptOrder) -> bool:
-    """Whether two orders are for the same attempt of a trial, which may have got another id meanwhile."""
-    number, other_number = order.name.rpartition(".")[2], other.name.rpartition(".")[2]
-    return (order.experiment_id, order.request_id, number) == (other.experiment_id, other.request_id, other_number)
+AttemptKey = tuple[int, str, str]
+"""An attempt of a trial, whatever id the trial has got: its experiment, its request and its number."""
+
+
+def key_of(order: AttemptOrder) -> AttemptKey:
+    return order.experiment_id, order.request_id, order.name.rpartition(".")[2]
 
 
 def _path(folder: TrialFolder) -> Path:
