@@ -238,13 +238,15 @@ class Context(OfOneProcess):
         hint = f"; did you mean {meant[0]}?" if meant else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
-    def record_hparams(self, hparams: Any) -> None:
+    def record_hparams(self, hparams: Any, *, update: bool = False) -> None:
         """Records hyperparameters that are only known after `init()`, unless the trial already has some.
 
-        A value that JSON cannot keep is recorded as text. Does nothing on ranks other than the chief.
+        With `update` they are added to those of the trial, and replace those of the same names, but for what a search
+        or a command line has chosen. A value that JSON cannot keep is recorded as text. Does nothing on ranks other
+        than the chief.
         """
         if self.distributed.is_chief:
-            record_hparams(self._attempt.folder, hparams)
+            record_hparams(self._attempt.folder, hparams, is_update=update)
 
     def alert(
         self, title: str | None = None, description: str | None = None, level: AlertLevel | None = "info"

@@ -85,6 +85,7 @@ def init(
     deadline: float | datetime.timedelta | datetime.datetime | None = None,
     stop_notices: str | Sequence[str] | None = None,
     job_id: str | None = None,
+    steps_completed: int | None = None,
     trial: int | str | None = None,
     writer: str | None = None,
 ) -> Context:
@@ -124,6 +125,9 @@ def init(
       which is a stop. Default: the variable CORE_SDK_STOP_NOTICES, else none.
     - `job_id`: names the training: each start with the same name goes on with its trial. Default: the variable
       CORE_SDK_JOB_ID, else Slurm's job, else none.
+    - `steps_completed`: for a script that goes on by files of its own, the step at which they were written. In a trial
+      that was begun before, reports up to this step stay visible, and `core_context.info` names no checkpoint. Default:
+      the step of the newest checkpoint.
     - `writer`: a name under which this process only reports about a trial, beside the trial's own program, whether that
       runs, is paused or has ended. Many processes may, each under another name. It makes no attempt, and reads
       checkpoints but stores none; `train` says what its reports count as. Pausing the trial does not stop it, signals
@@ -159,6 +163,7 @@ def init(
             "max_length": max_length,
             "seed": seed,
             "job_id": job_id,
+            "steps_completed": steps_completed,
         }
         return init_writer(
             writer,
@@ -185,6 +190,7 @@ def init(
                 max_length=max_length,
                 seed=seed,
                 job_id=job_id,
+                steps_completed=steps_completed,
             ),
             stop_at=monotonic_deadline(deadline),
             clouds=chosen_clouds(stop_notices, StopNoticeSettings.read()),

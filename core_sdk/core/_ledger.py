@@ -42,22 +42,23 @@ class Ledger:
         self._groups: dict[str, _NewestSteps] = {}
         self._has_warned = False
 
-    def enter(self, group_name: str, steps_completed: int, names: Iterable[str]) -> None:
+    def enter(self, group_name: str, steps_completed: int, names: Iterable[str], *, may_repeat: bool = False) -> None:
         """Enters a report. Raises `InvalidNameError`, `TypeError`, or `DuplicateMetricError` for a repeated one."""
         names = tuple(names)
         group = self._groups.get(group_name)
         if group is not None and steps_completed > group.step and names == group.layout:
             group.step = steps_completed
         else:
-            self._compare(group_name, steps_completed, names)
+            self._compare(group_name, steps_completed, names, may_repeat)
 
-    def _compare(self, group_name: str, step: int, names: tuple[str, ...]) -> None:
+    def _compare(self, group_name: str, step: int, names: tuple[str, ...], may_repeat: bool) -> None:
         group = self._groups.get(group_name) or _NewestSteps()
         newest = group.newest_steps()
         for name in names:
             if name not in newest:
                 check_name(f"the metric name in group {group_name!r}", name)
-        if repeated := sorted(name for name in names if newest.get(name) == step):
+        repeated = sorted(name for name in names if newest.get(name) == step)
+        if repeated and not may_repeat:
             raise DuplicateMetricError(group_name, repeated, step)
         self._groups[check_name("the metric group", group_name)] = group
         risen = [name for name in names if newest.get(name, -1) < step]
@@ -66,7 +67,7 @@ class Ledger:
             group.layout, group.step = names, step
             return
         group.layout, group.step = (), -1
-        if not self._has_warned:
+        if not self._has_warned and len(risen) + len(repeated) < len(names):
             self._has_warned = True
             logger.warning(
                 "group %r goes back from step %d to step %d: if a metric is reported again at a step, the later value "

@@ -12,10 +12,7 @@ from core_sdk.core._train import TRAINING, VALIDATION
 from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import is_first_rank
 from core_sdk.pickling import OfOneProcess
-from core_sdk.records import check_name
-
-_GROUPS = {"train": TRAINING, "val": VALIDATION, "valid": VALIDATION, "eval": VALIDATION}
-"""The groups that training scripts know by another name."""
+from core_sdk.records import check_name, split_metric_name
 
 
 class Logger(OfOneProcess):
@@ -49,6 +46,11 @@ class Logger(OfOneProcess):
         self._names: dict[tuple[str, str], str] = {}
         self._step: int | None = None
         self._of_step: set[tuple[str, str]] = set()
+
+    @property
+    def context(self) -> Context | None:
+        """The Context to which the logger reports; None on a rank that does not report."""
+        return self._context if self._reports else None
 
     def log(self, metrics: Mapping[str, Any], step: int) -> None:
         """Reports metrics after `step` steps, counted over the whole training.
@@ -88,8 +90,7 @@ class Logger(OfOneProcess):
 
     def _placed(self, given: str) -> tuple[str, str]:
         """Returns the group of a metric, and its name there. Raises `ValueError` if another metric is at this place."""
-        prefix, slash, rest = given.partition("/")
-        place = (_GROUPS.get(prefix, prefix), rest) if slash else (TRAINING, given)
+        place = split_metric_name(given)
         other = self._names.setdefault(place, given)
         if other != given:
             group, name = place

@@ -130,14 +130,22 @@ class TrainContext(OfOneProcess):
         self._report(VALIDATION, steps_completed, metrics, None, checkpoint)
 
     def report_metrics(
-        self, group: str, steps_completed: int, metrics: dict[str, Any], *, checkpoint: str | None = None
+        self,
+        group: str,
+        steps_completed: int,
+        metrics: dict[str, Any],
+        *,
+        checkpoint: str | None = None,
+        replace: bool = False,
     ) -> None:
         """Reports metrics of a group, any non-empty text of at most 1 KB; it may be "training" or "validation".
 
         In other groups than these two, metrics may also be JSON values: None, bools, strings, and lists and
         string-keyed mappings of values, at most 100 levels deep. They are kept exactly; only numbers have curves.
+
+        With `replace` a metric that was reported at the newest step may be reported again, and the later value counts.
         """
-        self._report(group, steps_completed, metrics, None, checkpoint)
+        self._report(group, steps_completed, metrics, None, checkpoint, replace)
 
     def _report(
         self,
@@ -146,6 +154,7 @@ class TrainContext(OfOneProcess):
         metrics: dict[str, Any],
         batch_metrics: Sequence[Mapping[str, Any]] | None = None,
         checkpoint: str | None = None,
+        replace: bool = False,
     ) -> None:
         if checkpoint is not None:
             raise ValueError("checkpoint=… names what a writer has evaluated: init(trial=…, writer=…) begins one")
@@ -165,7 +174,7 @@ class TrainContext(OfOneProcess):
             for value, named in media:
                 self._keep(value, named)
         with self._journal.lock:
-            self._ledger.enter(group, steps_completed, names)
+            self._ledger.enter(group, steps_completed, names, may_repeat=replace)
             self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches, json_metrics))
         if self._resumption is not None:
             self._resumption.heed_report(group, steps_completed)

@@ -109,3 +109,4 @@ from core_sdk.environment._settings import (
     writer_variables,
 )
 from core_sdk.environment._spool import is_home_spooled, path_at_home, path_here, spool_variables, use_home
+from core_sdk.environment._wandb import wandb_arguments

@@ -77,6 +77,7 @@ from core_sdk.records._journal import (
     TrialLabelsChanged,
 )
 from core_sdk.records._media import EXTENSIONS, MEDIA_DIRECTORY, MEDIA_KINDS, MEDIA_TAG, Media, MediaFile, media_in
+from core_sdk.records._metric_names import split_metric_name
 from core_sdk.records._models import ModelRecord, ModelVersionRecord
 from core_sdk.records._retention import RETENTION_KEYS, STORAGE_KEYS, KeepEvery, RetentionPolicy, SearcherMetric
 from core_sdk.records._strict_json import fields_of, plain, strict_json

@@ -57,7 +57,8 @@ class ReportedEvents:
             yield from _of_report(record, self._trial.media_path)
         elif isinstance(record, AttemptStarted) and record.attempt > 1:
             # TensorBoard discards what earlier files have from this step on: it is superseded.
-            step = 0 if record.latest_checkpoint is None else record.resumed_steps + 1
+            has_earlier = record.latest_checkpoint is not None or record.resumed_steps > 0
+            step = record.resumed_steps + 1 if has_earlier else 0
             yield Event(wall_time=record.time, step=step, session_log=SessionLog(status=SessionLog.START))
 
 

@@ -79,6 +79,7 @@ class WritersTrainContext(TrainContext):
         metrics: dict[str, Any],
         batch_metrics: Sequence[Mapping[str, Any]] | None = None,
         checkpoint: str | None = None,
+        replace: bool = False,
     ) -> None:
         self._journal.check_open()
         if checkpoint is None:

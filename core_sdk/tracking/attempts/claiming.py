@@ -83,7 +83,7 @@ def claim_attempt(
     `NothingToResumeError` if a restart finds checkpoints and none can be read, `HomeNotWritableError` if something
     cannot be written: a new trial is then removed.
     """
-    told = info_of_next_attempt(home, info, definition.job)
+    told = info_of_next_attempt(home, info, definition.job, definition.steps_completed)
     try:
         if names_trial(told):
             attempt = _claim_given_attempt(home, told, definition)

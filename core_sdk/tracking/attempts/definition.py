@@ -41,6 +41,8 @@ class Definition:
     max_length: int | Mapping[str, int] | None = None
     seed: int | None = None
     job_id: str | None = None
+    steps_completed: int | None = None
+    """The step after which the script goes on by files of its own, if the trial has begun before."""
 
     def __post_init__(self) -> None:
         if isinstance(self.labels, str):
@@ -57,6 +59,8 @@ class Definition:
         self.data = _checked(self.data, "data", Mapping, "a dict")
         self.max_length = to_json(self.max_length, "max_length")
         self.seed = None if self.seed is None else check_seed(self.seed)
+        if self.steps_completed is not None and self.steps_completed < 0:
+            raise ValueError(f"steps_completed is {self.steps_completed}; it must be at least 0")
         self.job = None if self.job_id is None else named_job(check_name("job_id", self.job_id))
         """The job that this process executes. Each start of the job goes on with the same trial."""
 
@@ -80,13 +84,13 @@ class Description:
             check_name("the label", label)
 
 
-def record_hparams(folder: TrialFolder, hparams: object) -> None:
-    """Records the hyperparameters of a trial that has none yet. If that fails, a warning says so."""
+def record_hparams(folder: TrialFolder, hparams: object, *, is_update: bool = False) -> None:
+    """Records the hyperparameters of a trial that has none yet, or has others. If that fails, a warning says so."""
     recordable = recordable_hparams(hparams)
     try:
         record = folder.read_record()
-        if not record.hparams:
-            record.hparams = recordable
+        if is_update or not record.hparams:
+            record.hparams = merged_groups({**record.hparams, **recordable}, record.given_hparams)
             folder.write_record(record)
     except (CoreSDKError, OSError) as error:
         logger.warning("the hyperparameters of trial %d could not be recorded: %s", folder.trial_id, error)

@@ -32,12 +32,15 @@ _POLL_S = 0.1
 _QUIET_S = 5.0
 
 
-def trial_of_job(home: Home, job: Job | None, script: str | None, *, lease_s: float = _LEASE_S) -> int | None:
+def trial_of_job(
+    home: Home, job: Job | None, script: str | None, *, has_own_files: bool = False, lease_s: float = _LEASE_S
+) -> int | None:
     """Returns the trial that an earlier start of the job has begun, or None. Blocks until its last attempt has ended.
 
     A scheduler that counts its starts has ended the earlier one, so a lock that is held longer than `lease_s` is
     ignored. Without such a count the lock's holder may be at work: then this raises `PredecessorRunningError`. A trial
-    that was begun by another `script` is ignored, unless `script` is None.
+    that was begun by another `script` is ignored, unless `script` is None. A completed trial is warned of, unless the
+    script goes on by files of its own.
     """
     note = None if job is None else _read(home, job.name)
     if job is None or note is None or _is_of_this_start(note, job):
@@ -58,7 +61,7 @@ def trial_of_job(home: Home, job: Job | None, script: str | None, *, lease_s: fl
             folder.trial_id,
             lease_s,
         )
-    if folder.attempts() and read_end(folder, None).outcome == "completed":
+    if not has_own_files and folder.attempts() and read_end(folder, None).outcome == "completed":
         logger.warning(
             "trial %d is COMPLETED, and the job %r goes on with it, from its newest checkpoint if there is one; what "
             "it has reported beyond that is superseded. Another name of the job begins a new trial",

@@ -22,7 +22,7 @@ from core_sdk.files import write_atomically
 from core_sdk.journal import read_records
 from core_sdk.placement import Job
 from core_sdk.records import AttemptStarted, ClusterInfo
-from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
+from core_sdk.tracking.attempts.continuation import Continuation, newest_good_checkpoint
 from core_sdk.tracking.attempts.jobs import trial_of_job
 from core_sdk.tracking.attempts.run_info import names_trial, with_trial
 from core_sdk.tracking.home import Home, TrialFolder
@@ -76,24 +76,32 @@ def check_home(root: Path, info: ClusterInfo | None) -> None:
         raise HomeNotWritableError(root, "the training has begun in it, and it was moved or removed since")
 
 
-def info_of_next_attempt(home: Home, info: ClusterInfo | None, named: Job | None) -> ClusterInfo | None:
+def info_of_next_attempt(
+    home: Home, info: ClusterInfo | None, named: Job | None, steps_completed: int | None = None
+) -> ClusterInfo | None:
     """Returns the run info of the next attempt of the trial that an earlier start has begun; `info` if there is none.
 
-    An earlier start is one of the same launch, or of the same job: the one that the script has `named`, if any.
+    An earlier start is one of the same launch, or of the same job: the one that the script has `named`, if any. The
+    attempt goes on from the newest good checkpoint, or by files of the script's own after `steps_completed`.
 
     Raises `NothingToResumeError` if the trial has checkpoints and none can be read.
     """
-    trial_id = _begun_trial(home, info, named)
-    return info if trial_id is None else next_info(home.trial(trial_id), info)
+    trial_id = _begun_trial(home, info, named, has_own_files=steps_completed is not None)
+    return info if trial_id is None else next_info(home.trial(trial_id), info, steps_completed)
 
 
-def next_info(folder: TrialFolder, info: ClusterInfo | None) -> ClusterInfo:
+def next_info(folder: TrialFolder, info: ClusterInfo | None, steps_completed: int | None = None) -> ClusterInfo:
     """Returns the run info of the trial's next attempt, at the place in `info`, from its newest good checkpoint.
+
+    With `steps_completed` it goes on after this step, and from no checkpoint.
 
     The caller already holds the trial. Raises `NothingToResumeError` if the trial has checkpoints and none can be
     read.
     """
-    continuation = newest_good_checkpoint(folder)
+    if steps_completed is None:
+        continuation = newest_good_checkpoint(folder)
+    else:
+        continuation = Continuation(None, steps_completed, ())
     for skipped in continuation.skipped:
         logger.warning("skipped checkpoint %s: %s", skipped.storage_id, skipped.reason)
     if continuation.checkpoint is None and continuation.skipped:
@@ -108,11 +116,11 @@ def has_begun(home: Home, info: ClusterInfo) -> bool:
     return home.folder(info.trial.trial_id).journal_path(info.trial.attempt).exists()
 
 
-def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None) -> int | None:
+def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None, *, has_own_files: bool) -> int | None:
     if names_trial(info) and not has_begun(home, info):
         return None  # the starter of these ranks has made this attempt for them
     if named is not None and not names_trial(info):
-        return trial_of_job(home, named, script=None)
+        return trial_of_job(home, named, script=None, has_own_files=has_own_files)
     directory = launch_directory()
     note = _read(directory) if directory else None
     if note is not None and note.parent_pid == os.getppid():

@@ -1,0 +1,1 @@
+"""The names of other trackers, for scripts that were written for them."""
