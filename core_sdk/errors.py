@@ -63,7 +63,8 @@
     │   │   ├── ContradictoryRanksError (ValueError)
     │   │   ├── NoChannelKeyError (ValueError)
     │   │   ├── HorovodNotInitializedError (ValueError)
-    │   │   └── SeveralRanksError (ValueError)
+    │   │   ├── SeveralRanksError (ValueError)
+    │   │   └── SeveralNodesError (ValueError)
     │   ├── RankFailedError           another rank raised an error
     │   ├── RankDiedError
     │   ├── RankLeftError
@@ -789,6 +790,15 @@ class SeveralRanksError(JoinError, ValueError):
             "from_deepspeed(). Where a framework starts the ranks itself (Lightning's Trainer with "
             f"devices={num_ranks}, say), start them with `python -m launch.torch_distributed "
             f"--nproc-per-node={num_ranks} train.py` instead."
+        )
+
+
+class SeveralNodesError(JoinError, ValueError):
+    def __init__(self, num_nodes: int) -> None:
+        super().__init__(
+            f"this trial has {num_nodes} nodes, and on each this program would start workers of its own. Start it with "
+            "`python -m launch.torch_distributed -- python train.py`: its ranks are the workers then. Or give the "
+            'trial no slots, and let the program itself ask Ray for its workers (engine="ray").'
         )
 
 

@@ -39,7 +39,9 @@ CHOSEN = frozenset(
         "test_experiments_that_no_cluster_can_run_are_refused",
         "test_slots_of_a_ray_cluster_are_listed_with_their_trials",
         "test_trials_run_on_the_nodes_of_a_ray_cluster",
+        "test_a_trial_over_two_nodes_trains_as_two_ranks_on_one",
         # experiments on nodes that do not see the home
+        "test_a_lost_node_ends_the_attempt_on_the_others_within_seconds",
         "test_a_node_that_is_cut_off_for_a_while_goes_on",
         "test_a_trial_goes_on_elsewhere_when_its_node_dies_with_its_spool",
         "test_attempts_of_a_killed_master_go_on_and_their_records_come_home",

@@ -76,7 +76,7 @@ class _AttemptCommand:
     def __init__(self, starter: socket.socket, order: AgentOrder, descriptors: list[int]) -> None:
         self._starter = starter
         self._order = order
-        self._folder = TrialFolder(HeldDirectory(Path(order.home)), order.trial_id)
+        self._folder = TrialFolder(HeldDirectory(Path(order.home)), order.trial_id, order.node)
         self._lock = AliveLock.adopt(descriptors.pop(0))
         with contextlib.suppress(OSError):  # a full disk: the attempt can then not be killed by its trial's id
             self._lock.sign()

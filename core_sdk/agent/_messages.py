@@ -10,6 +10,8 @@ class AgentOrder(msgspec.Struct, frozen=True, tag=True):
 
     home: str
     trial_id: int
+    node: int
+    """The number of this node among those of the attempt."""
     attempt: int
     log: str
     mark: str

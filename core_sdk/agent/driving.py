@@ -13,6 +13,7 @@ from pathlib import Path
 
 from core_sdk.alive import AliveLock
 from core_sdk.environment import Environment, command_of_this_process, is_script, job, leave_job, main_script, run_info
+from core_sdk.errors import SeveralNodesError
 from core_sdk.exiting import ProgramExit
 from core_sdk.placement import named_job
 from core_sdk.records import ClusterInfo, ExitRecord, check_name
@@ -68,10 +69,13 @@ class DrivenTrial:
         It is the trial for which this program was started, or the one with `trial_id`, or that which an earlier start
         of its job has begun, or a new one in the experiment `name`, by default the name of the script.
 
-        Raises `HomeNotWritableError`, `RunInfoError`, `InvalidNameError` or `PredecessorRunningError`.
+        Raises `HomeNotWritableError`, `RunInfoError`, `InvalidNameError`, `PredecessorRunningError`, or
+        `SeveralNodesError` on each of several nodes that the trial has.
         """
         home = Home.create(Environment.read().home)
         told = run_info()
+        if told is not None and (num_nodes := len(told.container_addrs)) > 1:
+            raise SeveralNodesError(num_nodes)
         if names_trial(told) and not has_begun(home, told):
             return cls(home.trial(told.trial.trial_id), told, None)
         named = None if job_id is None else named_job(check_name("job_id", job_id))

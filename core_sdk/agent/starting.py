@@ -101,6 +101,7 @@ class Agent:
         order = AgentOrder(
             home=str(folder.home_root.absolute()),
             trial_id=folder.trial_id,
+            node=folder.node,
             attempt=start.number,
             log=str(folder.log_path(start.number).absolute()),
             mark=str(mark),

@@ -49,8 +49,8 @@ class PostAnswer(StateAnswer, frozen=True, kw_only=True):
 class RunningTrial(msgspec.Struct, frozen=True):
     trial_id: int
     slots: tuple[int, ...]
-    node: str = ""
-    """The node of a Ray cluster; empty for this machine."""
+    nodes: tuple[str, ...] = ()
+    """The nodes of a Ray cluster, on which it has its slots evenly; none for this machine."""
 
 
 class ExperimentStatus(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 from collections.abc import Iterable
 
 from core_sdk.errors import RecordDamagedError
@@ -29,15 +30,15 @@ def judge(
     """Returns the outcome of the newest attempt, which no longer runs, and the reason for it.
 
     `was_asked` says whether the master has asked it to stop, and `was_killed` whether the master has killed it since it
-    did not stop. `loss` is the outcome if the attempt has ended with its machine; it counts only if no other end is
-    recorded. `hopeless` are patterns of lines of output after which a failed attempt is not repeated.
+    did not stop. `loss` is the outcome if the attempt has ended with its machine; it counts only if no other end than a
+    kill is recorded. `hopeless` are patterns of lines of output after which a failed attempt is not repeated.
     """
     try:
         told, damage = folder.read_exit(max(folder.attempts())), ""
     except RecordDamagedError as error:
         told, damage = None, str(error)
     end = read_end(folder, None if told is None else told.code)
-    if end.outcome is None and end.exit_code is None and loss is not None:
+    if end.outcome is None and end.exit_code in (None, -signal.SIGKILL) and loss is not None:
         return loss
     settled = read_settled(folder)
     if settled is not None and settled.state == "CANCELED":

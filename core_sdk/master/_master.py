@@ -225,18 +225,12 @@ class Master:
     def _check_slots(self, run: Run) -> None:
         if not run.pool.is_known:
             raise _NotYet(run.pool.wait_until_known)
-        num_wanted, num_slots = run.slots_per_trial, max(run.pool.sizes(), default=0)
         experiment_id = run.experiment.experiment_id
         if (refusal := run.pool.refusal(SubmittedExperiment(self._home, experiment_id))) is None:
             raise _NotYet(partial(time.sleep, _LOOK_S))
-        problem = run.pool.problem or refusal
-        if problem or num_wanted > num_slots:
+        if problem := run.pool.problem or refusal:
             self._runs.pop(experiment_id).close()
-            raise MasterRefusedError(
-                problem
-                or f"experiment {experiment_id} wants {num_wanted} slots for each trial (resources.slots_per_trial), "
-                f"and {run.pool.largest_node} has {num_slots}"
-            )
+            raise MasterRefusedError(problem)
 
     def _want(self, request: Want) -> StateAnswer:
         run, state = self._begun(request.experiment_id), request.state
@@ -433,10 +427,7 @@ class Master:
         for experiment_id in runs:
             self._waits.pop(experiment_id, None)
         for experiment_id, most in decisions.scattered.items():
-            self._waits[experiment_id] = (
-                f"a trial waits for {runs[experiment_id].slots_per_trial} free slots on one node, of which each has "
-                f"{most} at most"
-            )
+            self._waits[experiment_id] = runs[experiment_id].demand().describe_scattered(most)
         for experiment_id, request_id in decisions.withdraw:
             runs[experiment_id].withdraw(request_id)
         for stopped, reason in (

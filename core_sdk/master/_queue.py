@@ -23,12 +23,32 @@ class Demand:
     """Trials that wait, in the order in which they began to wait."""
     running: Sequence[UUID]
     """Trials that run, the oldest first."""
-    nodes: Mapping[UUID, str]
-    """The node of each running trial."""
+    nodes: Mapping[UUID, Sequence[str]]
+    """The nodes of each running trial, on which it has its slots evenly."""
     unplaced: Sequence[UUID] = ()
     """Trials that were started, but whose node is not known yet."""
     stopping: frozenset[UUID] = frozenset()
     """Running trials that are about to free their slots."""
+    num_nodes: int = 1
+    """The number of nodes that the next trial takes."""
+
+    @property
+    def slots_per_node(self) -> int:
+        return self.slots_per_trial // self.num_nodes
+
+    def describe_scattered(self, most: int) -> str:
+        """Says that the next trial waits for slots, of which as many nodes as it takes have `most` each."""
+        if self.num_nodes == 1:
+            return f"a trial waits for {self.slots_per_trial} free slots on one node, of which each has {most} at most"
+        return (
+            f"a trial waits for {self.num_nodes} nodes with {self.slots_per_node} free slots each, and no "
+            f"{self.num_nodes} nodes have more than {most} each"
+        )
+
+    def slots_on(self, request_id: UUID, node: str) -> int:
+        """Returns the number of slots that a running trial has on a node."""
+        nodes = self.nodes[request_id]
+        return self.slots_per_trial // len(nodes) if node in nodes else 0
 
 
 @dataclass
@@ -45,9 +65,9 @@ class Decisions:
     blocked: tuple[int, UUID] | None = None
     """The first trial for which no node has enough free slots, though one is large enough. No later one is started."""
     scattered: dict[int, int] = field(default_factory=dict)
-    """Experiments whose next trial waits because no single node has enough slots for it.
+    """Experiments whose next trial waits because too few nodes have enough slots for it.
 
-    The value is the largest number of slots that a node has for it.
+    The value is the largest number of slots that as many nodes as it takes have for it.
     """
 
 
@@ -56,9 +76,9 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int], foreign: Mapping
 
     `foreign` says how many of a node's slots others have.
 
-    A trial has all its slots on one node. If no node has enough free slots for a trial, no later trial is started.
-    Running trials of less important experiments are stopped for it, the youngest first, if that frees enough slots on
-    one node. Before all that, an experiment that has more than its `max_slots` gives up its youngest trials.
+    A trial has its slots on one node, or evenly on several. If too few nodes have enough free slots for a trial, no
+    later trial is started. Running trials of less important experiments are stopped for it, the youngest first, if that
+    frees enough slots. Before all that, an experiment that has more than its `max_slots` gives up its youngest trials.
     """
     ordered = sorted(demands, key=lambda demand: (demand.priority, demand.experiment_id))
     if excess := [(demand.experiment_id, request_id) for demand in ordered for request_id in _excess(demand)]:
@@ -67,9 +87,11 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int], foreign: Mapping
     free.subtract(foreign or {})
     for demand in ordered:
         for request_id in demand.running:
-            free[demand.nodes[request_id]] -= demand.slots_per_trial
+            for node in demand.nodes[request_id]:
+                free[node] -= demand.slots_on(request_id, node)
         for request_id in demand.stopping:
-            coming[demand.nodes[request_id]] += demand.slots_per_trial
+            for node in demand.nodes[request_id]:
+                coming[node] += demand.slots_on(request_id, node)
     if withdrawn := [
         (demand.experiment_id, request_id)
         for demand in ordered
@@ -82,8 +104,8 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int], foreign: Mapping
     for demand in ordered:
         cost = demand.slots_per_trial
         num_used = cost * _num_begun(demand)
-        if demand.waiting and cost > (largest := max(rooms.values(), default=0)):
-            decisions.scattered[demand.experiment_id] = largest
+        if demand.waiting and demand.slots_per_node > (most := _most_each(rooms.values(), demand.num_nodes)):
+            decisions.scattered[demand.experiment_id] = most
             continue
         for request_id in demand.waiting:
             num_used += cost
@@ -95,7 +117,8 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int], foreign: Mapping
                 num_free_without -= 1
             elif not _take(free, rooms, demand):
                 if sum(free[node] for node in rooms) >= cost:
-                    decisions.scattered[demand.experiment_id] = max(free[node] for node in rooms)
+                    most = _most_each((free[node] for node in rooms), demand.num_nodes)
+                    decisions.scattered[demand.experiment_id] = most
                 decisions.blocked = demand.experiment_id, request_id
                 decisions.preempt = _victims(ordered, demand, rooms, free, coming)
                 return decisions
@@ -108,12 +131,19 @@ def _num_begun(demand: Demand) -> int:
 
 
 def _take(free: Counter[str], rooms: Iterable[str], demand: Demand) -> bool:
-    """Takes the slots of one trial from the fullest node that has enough. Returns False if no node has."""
-    cost = demand.slots_per_trial
-    node = min((node for node in rooms if free[node] >= cost), key=lambda node: free[node], default=None)
-    if node is not None:
-        free[node] -= cost
-    return node is not None or cost == 0
+    """Takes the slots of one trial from the fullest nodes that have enough. Returns False if there are too few."""
+    share = demand.slots_per_node
+    nodes = sorted((node for node in rooms if free[node] >= share), key=lambda node: free[node])[: demand.num_nodes]
+    if len(nodes) < demand.num_nodes:
+        return share == 0
+    for node in nodes:
+        free[node] -= share
+    return True
+
+
+def _most_each(slots: Iterable[int], num_nodes: int) -> int:
+    """Returns the largest number of slots that this number of nodes have each."""
+    return sorted([*slots, *[0] * num_nodes], reverse=True)[num_nodes - 1]
 
 
 def _excess(demand: Demand) -> list[UUID]:
@@ -127,15 +157,18 @@ def _excess(demand: Demand) -> list[UUID]:
 def _victims(
     ordered: Sequence[Demand], demand: Demand, rooms: Mapping[str, int], free: Counter[str], coming: Counter[str]
 ) -> list[tuple[int, UUID]]:
-    """Returns the fewest running trials of less important experiments that have enough slots on one node.
+    """Returns running trials of less important experiments that have enough slots on enough nodes, few on each node.
 
     Returns an empty list if there are not enough, or if none has to be stopped.
     """
     less_important = [other for other in ordered if other.priority > demand.priority]
-    cost = demand.slots_per_trial
-    wanted = {node: cost - free[node] - coming[node] for node, room in rooms.items() if room >= cost}
-    choices = (_victims_on(node, less_important, num_wanted) for node, num_wanted in wanted.items())
-    return min((choice for choice in choices if choice is not None), key=len, default=[])
+    share = demand.slots_per_node
+    wanted = {node: share - free[node] - coming[node] for node, room in rooms.items() if room >= share}
+    choices = [_victims_on(node, less_important, num_wanted) for node, num_wanted in wanted.items()]
+    chosen = sorted((choice for choice in choices if choice is not None), key=len)[: demand.num_nodes]
+    if len(chosen) < demand.num_nodes:
+        return []
+    return list(dict.fromkeys(victim for choice in chosen for victim in choice))
 
 
 def _victims_on(node: str, less_important: Sequence[Demand], num_wanted: int) -> list[tuple[int, UUID]] | None:
@@ -143,8 +176,8 @@ def _victims_on(node: str, less_important: Sequence[Demand], num_wanted: int) ->
     chosen = []
     for demand in reversed(less_important):
         for request_id in reversed(demand.running):
-            is_there = demand.nodes[request_id] == node and request_id not in demand.stopping
-            if num_wanted > 0 and demand.slots_per_trial and is_there:
+            num_there = demand.slots_on(request_id, node)
+            if num_wanted > 0 and num_there and request_id not in demand.stopping:
                 chosen.append((demand.experiment_id, request_id))
-                num_wanted -= demand.slots_per_trial
+                num_wanted -= num_there
     return chosen if num_wanted <= 0 else None

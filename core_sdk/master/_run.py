@@ -21,7 +21,7 @@ from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._attempt import RunningAttempt
 from core_sdk.master._judging import judge, read_last_words
 from core_sdk.master._queue import Demand
-from core_sdk.master.pools import AttemptOrder, Begun, Claim, ResourcePool
+from core_sdk.master.pools import AttemptOrder, Begun, Claim, ResourcePool, split_nodes
 from core_sdk.records import (
     AttemptBegun,
     AttemptOutcome,
@@ -118,8 +118,9 @@ class Run:
         experiment = self.experiment
         running = list(experiment.running())
         claims = {request_id: claim for request_id, claim in self._claims.items() if not claim.is_abandoned}
-        nodes = {trial.request_id: trial.boot for trial in running}
-        nodes |= {request_id: claim.node for request_id, claim in claims.items() if claim.node is not None}
+        boots = {trial.request_id: trial.boot for trial in running}
+        boots |= {request_id: claim.node for request_id, claim in claims.items() if claim.node is not None}
+        nodes = {request_id: split_nodes(boot) for request_id, boot in boots.items()}
         return Demand(
             experiment.experiment_id,
             experiment.priority,
@@ -130,6 +131,7 @@ class Run:
             nodes,
             [request_id for request_id in claims if request_id not in nodes],
             frozenset(trial.request_id for trial in running if trial.stop is not None),
+            self.pool.num_nodes(self._config.resources),
         )
 
     def waiting(self) -> list[tuple[float, str]]:
@@ -141,14 +143,20 @@ class Run:
         """Yields each trial that runs or is about to."""
         for trial in self.experiment.running():
             if trial.trial_id is not None:
-                yield RunningTrial(trial.trial_id, trial.slots, self.pool.host_of(trial.boot))
+                hosts = tuple(filter(None, map(self.pool.host_of, split_nodes(trial.boot))))
+                yield RunningTrial(trial.trial_id, trial.slots, hosts)
         for claim in self._claims.values():
             if not (claim.is_abandoned or claim.wait):
                 yield RunningTrial(claim.folder.trial_id, claim.slot_ids)
 
     def num_occupied(self) -> Counter[str]:
         """Returns the number of slots on each node that its attempts have."""
-        return Counter(node for node in self.demand().nodes.values() for _ in range(self.slots_per_trial))
+        return Counter(
+            node
+            for nodes in self.demand().nodes.values()
+            for node in nodes
+            for _ in range(self.slots_per_trial // len(nodes))
+        )
 
     def start(self, request_id: UUID, used: Collection[int]) -> tuple[int, ...]:
         """Claims the trial's next attempt, on slots that are not `used`. Returns its slots if they are known already.
@@ -285,6 +293,7 @@ class Run:
             trial_id=folder.trial_id,
             is_first=trial.trial_id is None,
             num_slots=self.slots_per_trial,
+            num_nodes=self.pool.num_nodes(self._config.resources),
             request_id=str(trial.request_id),
             hparams=trial.hparams,
             seed=trial.seed,

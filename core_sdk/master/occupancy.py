@@ -107,8 +107,8 @@ def _of_clusters(status: HomeStatus) -> Iterator[OccupiedSlot]:
                 for experiment in status.experiments
                 if experiment.cluster == cluster.address
                 for trial in experiment.running
-                if trial.node == node.node
-                for _ in trial.slots
+                if node.node in trial.nodes
+                for _ in range(len(trial.slots) // len(trial.nodes))
             ]
             for slot in range(node.num_slots):
                 experiment_id, trial_id = users[slot] if slot < len(users) else (None, None)

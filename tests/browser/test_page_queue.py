@@ -187,7 +187,7 @@ def test_a_page_that_only_reads_has_no_menus(open_view: OpenView, tmp_path: Path
 def test_the_slots_of_a_ray_cluster_are_shown(home: Home, open_view: OpenView) -> None:
     """The slots of Ray clusters are shown by node, a cluster that is away says so, and Slurm is called Slurm."""
     Home.create(home.root)
-    running = (RunningTrial(31, (0,), "node-7"),)
+    running = (RunningTrial(31, (0,), ("node-7",)),)
     nodes = NodeStatus("node-7", 2, "GPU"), NodeStatus("node-8", 1, "CPU")
     status = MasterStatus(
         version="0",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from master.ray_clusters import cli, ray_on_hosts
 from workers.engines import ray_address
 
 from core_sdk.errors import MasterError
@@ -15,7 +16,7 @@ from core_sdk.experiments.protocol import Down
 from core_sdk.tracking import Home
 
 # A cluster beside that of the other tests: an attempt outlives its master, and would hold a place that they count.
-__all__ = ["end_of_masters", "ray_address"]
+__all__ = ["cli", "end_of_masters", "ray_address", "ray_on_hosts"]
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ def test_trials_are_shown_on_their_slots() -> None:
         clusters=(ClusterStatus("ray:1", nodes=(NodeStatus("n7", 3, "GPU"),)), ClusterStatus("ray:2", "away")),
         experiments=(
             _experiment(1, "", RunningTrial(11, (1,))),
-            _experiment(2, "ray:1", RunningTrial(21, (0, 0), "n7"), RunningTrial(22, (0,), "n8")),
+            _experiment(2, "ray:1", RunningTrial(21, (0, 0), ("n7",)), RunningTrial(22, (0,), ("n8",))),
         ),
     )
 

@@ -18,13 +18,17 @@ def demand(
     priority: int = 42,
     slots: int = 1,
     max_slots: int | None = None,
-    nodes: str = "",
+    nodes: Sequence[str] = "",
     unplaced: Sequence[UUID] = (),
     stopping: Sequence[UUID] = (),
+    num_nodes: int = 1,
 ) -> Demand:
-    """`nodes` has a letter for the node of each trial that runs; without it all run on node "a"."""
-    node_of = dict(zip(running, nodes or "a" * len(running), strict=True))
-    return Demand(experiment_id, priority, slots, max_slots, waiting, running, node_of, unplaced, frozenset(stopping))
+    """`nodes` has a letter for each node of each trial that runs; without it all run on node "a"."""
+    nodes_of = dict(zip(running, nodes or "a" * len(running), strict=True))
+    is_stopping = frozenset(stopping)
+    return Demand(
+        experiment_id, priority, slots, max_slots, waiting, running, nodes_of, unplaced, is_stopping, num_nodes
+    )
 
 
 def test_the_older_of_two_experiments_comes_first() -> None:
@@ -156,3 +160,30 @@ def test_a_trial_that_found_no_node_waits_again() -> None:
 def test_a_trial_on_a_node_that_is_gone_takes_no_slots() -> None:
     """A trial on a node that is gone occupies no slots."""
     assert decide([demand(1, [B], [A], nodes="b")], {"a": 1}) == Decisions(start=[(1, B)])
+
+
+def test_a_trial_on_several_nodes_gets_all_of_them_or_none() -> None:
+    """A trial over two nodes begins when both have its share free, and nothing smaller overtakes it meanwhile."""
+    large = demand(1, [A, B], slots=4, num_nodes=2)
+
+    assert decide([large, demand(2, [C])], rooms={"a": 2, "b": 2, "c": 3}) == Decisions(
+        start=[(1, A)], blocked=(1, B), scattered={}
+    )
+    waits = decide([large, demand(2, [C])], rooms={"a": 2, "b": 3}, foreign={"a": 1})
+    assert waits == Decisions(blocked=(1, A), scattered={1: 1})
+    assert large.describe_scattered(1) == (
+        "a trial waits for 2 nodes with 2 free slots each, and no 2 nodes have more than 1 each"
+    )
+    assert decide([large], rooms={"a": 9}) == Decisions(scattered={1: 0})
+
+
+def test_trials_are_stopped_on_as_many_nodes_as_a_trial_takes() -> None:
+    """Trials are stopped on enough nodes, and one that has slots on both is stopped once."""
+    urgent = demand(1, [A], slots=4, num_nodes=2, priority=1)
+
+    over_two = decide([urgent, demand(2, [], [B], slots=4, nodes=["ab"])], rooms={"a": 2, "b": 2})
+    on_each = decide([urgent, demand(2, [], [B, C, D], slots=2, nodes="abc")], rooms={"a": 2, "b": 2, "c": 4})
+
+    assert over_two == Decisions(blocked=(1, A), preempt=[(2, B)])
+    assert on_each == Decisions(blocked=(1, A), preempt=[(2, B)])
+    assert decide([urgent, demand(2, [], [B], nodes="a")], rooms={"a": 1, "b": 2}) == Decisions(scattered={1: 1})

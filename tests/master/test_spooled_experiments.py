@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from frameworks.environments import environment
 from master.searches import OPERATIONS, await_end, events_of
 from parts import needs
 from processes import wait_for
@@ -79,18 +77,7 @@ class Away:
         (cluster.directory / "train.py").write_text(TRAIN)
 
     def cli(self, *arguments: str) -> str:
-        """Returns the output of `core-sdk` on the first host."""
-        process = self.cluster.hosts[0].start(
-            [environment("ray").python, "-m", "core_sdk.cli", *arguments],
-            env=self.cluster.variables(),
-            cwd=self.cluster.directory,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        output, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-        return str(output)
+        return self.cluster.run_cli(*arguments)
 
     def create(
         self, *options: str, pause_s: float = 0, epochs: int = 20, searcher: str = SINGLE, storage: str = "null"

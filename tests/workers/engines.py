@@ -158,6 +158,7 @@ def ray_node(*options: str, on: Host | None = None) -> Iterator[int]:
             stderr=subprocess.STDOUT,
             text=True,
             env=os.environ | VARIABLES,
+            start_new_session=True,  # Ray gives up if it gets too little of the processor as it starts
         )
         assert node.stdout is not None
         try:

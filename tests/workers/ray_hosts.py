@@ -64,6 +64,20 @@ class RayHosts:
         )
         return Script(process)
 
+    def run_cli(self, *arguments: str) -> str:
+        """Returns the output of `core-sdk` on the first host."""
+        process = self.hosts[0].start(
+            [environment("ray").python, "-m", "core_sdk.cli", *arguments],
+            env=self.variables(),
+            cwd=self.directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        return str(output)
+
     def start_node(self, host: Host, *options: str) -> subprocess.Popen[str]:
         """Starts Ray on one host and waits until it runs."""
         command = [str(environment("ray").program("ray")), "start", "--block"]
@@ -75,6 +89,7 @@ class RayHosts:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,  # Ray gives up if it gets too little of the processor as it starts
         )
         assert node.stdout is not None
         said = []

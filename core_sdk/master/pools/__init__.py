@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from core_sdk.master.pools._machine_pool import MachinePool
 from core_sdk.master.pools._order import AttemptOrder
-from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
+from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool, split_nodes
 
-__all__ = ["AttemptOrder", "Begun", "Claim", "Execution", "MachinePool", "ResourcePool"]
+__all__ = ["AttemptOrder", "Begun", "Claim", "Execution", "MachinePool", "ResourcePool", "split_nodes"]

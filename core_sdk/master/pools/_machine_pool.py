@@ -18,7 +18,7 @@ from core_sdk.agent.starting import Agent, AgentSpawner
 from core_sdk.errors import CoreSDKError, SlotDirectoryError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools._order import AttemptOrder
-from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
+from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool, too_many_slots
 from core_sdk.records import AttemptOutcome
 from core_sdk.slots import Machine, PostedTicket, SlotDirectory, Slots, Ticket, obstacles_of
 from core_sdk.tracking.attempts.killing import kill
@@ -35,8 +35,6 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 class MachinePool(ResourcePool):
     """Runs attempts under agents that are forked on this machine."""
-
-    largest_node = "this machine"
 
     def __init__(
         self, home: Home, machine: Machine, tell: Callable[[], None], spawner: AgentSpawner | None = None
@@ -55,8 +53,10 @@ class MachinePool(ResourcePool):
         self._tell = tell
         self._spawner = spawner or AgentSpawner()
 
-    def sizes(self) -> Sequence[int]:
-        return [self.machine.num_slots]
+    def refusal(self, submission: SubmittedExperiment) -> str:
+        num_slots = self.machine.num_slots
+        is_possible = submission.config.resources.slots_per_trial <= num_slots
+        return "" if is_possible else f"{too_many_slots(submission)}, and this machine has {num_slots}"
 
     def rooms(self) -> Mapping[str, int]:
         return {_boot(): self.machine.num_slots}

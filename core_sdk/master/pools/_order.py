@@ -31,10 +31,13 @@ class AttemptOrder:
     trial_id: int
     is_first: bool
     num_slots: int
+    """The slots of all nodes together."""
     request_id: str
     hparams: Mapping[str, Any]
     seed: int
     warm_start: str | None
+    num_nodes: int = 1
+    """The nodes over which the slots are divided evenly."""
 
     def claim(self, slots: Slots) -> AttemptStart:
         """Claims the attempt for this process, like `make_start`, when an earlier claim may exist.

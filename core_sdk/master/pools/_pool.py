@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from core_sdk.config import Resources
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.records import AttemptOutcome
@@ -19,7 +20,23 @@ class Begun:
     number: int
     slot_ids: tuple[int, ...]
     boot: str
-    """The id of the boot of its machine, or of the node in a cluster. An attempt cannot outlive it."""
+    """The id of the boot of its machine, or of its nodes in a cluster, by `join_nodes`. It cannot outlive any."""
+
+
+def join_nodes(node_ids: Iterable[str]) -> str:
+    """Returns the `Begun.boot` of an attempt on these nodes."""
+    return ",".join(node_ids)
+
+
+def split_nodes(boot: str) -> tuple[str, ...]:
+    """Returns the nodes of an attempt by its `Begun.boot`."""
+    return tuple(boot.split(","))
+
+
+def too_many_slots(submission: SubmittedExperiment) -> str:
+    """Returns the beginning of the words that refuse an experiment which wants too many slots."""
+    num_slots = submission.config.resources.slots_per_trial
+    return f"experiment {submission.experiment_id} wants {num_slots} slots for each trial (resources.slots_per_trial)"
 
 
 class Execution(ABC):
@@ -98,9 +115,6 @@ class ResourcePool(ABC):
     cluster: str = ""
     """The address of the cluster whose slots these are; empty for this machine."""
 
-    largest_node: str
-    """The name of the largest node, for messages."""
-
     wait: str = ""
     """The words of who has the slots for which `may_begin` makes a trial wait; empty if it is this home."""
 
@@ -112,20 +126,20 @@ class ResourcePool(ABC):
     def wait_until_known(self) -> None:  # noqa: B027 - a machine is known at once
         """Blocks until `is_known`, or until a time limit. Can be called in any thread."""
 
-    @abstractmethod
-    def sizes(self) -> Sequence[int]:
-        """Returns the number of slots of each node."""
+    def num_nodes(self, resources: Resources) -> int:
+        """Returns over how many nodes the slots of each trial with these resources are divided evenly."""
+        return 1
 
     @abstractmethod
     def rooms(self) -> Mapping[str, int]:
         """Returns the number of slots for attempts of this home on each node, free or not, by `Begun.boot`."""
 
+    @abstractmethod
     def refusal(self, submission: SubmittedExperiment) -> str | None:
-        """Returns the reason for which no trial of the experiment can begin here, or an empty text.
+        """Returns the reason for which no trial of the experiment can ever begin here, or an empty text.
 
         Returns None if it is not known yet.
         """
-        return ""
 
     def foreign(self, used: Collection[int]) -> Mapping[str, int]:
         """Returns how many slots of `rooms` others have on each node. `used` are those of this home."""

@@ -66,7 +66,7 @@ def take_for_dead(folder: TrialFolder) -> None:
     A shared file system may hold the locks of a dead host for ever. If an agent there is alive after all, but cut off
     from the others, it sees that its lock is gone, and records no end.
     """
-    for pattern in ("*.supervised", "*.alive"):
+    for pattern in ("*.supervised", "*.alive", "node*/*.supervised"):
         for path in folder.path.glob(pattern):
             path.unlink(missing_ok=True)
 

@@ -63,6 +63,15 @@ class AttemptStart:
     ticket: Ticket | None = None
     """The ticket for the slots of the attempt, if it has taken any of this machine's."""
 
+    def on_nodes(self, addresses: Sequence[str]) -> AttemptStart:
+        """Returns the start on these nodes, of which this is the first, and has as many slots as each. Records that."""
+        if len(addresses) == 1:
+            return self
+        counts = self.info.container_slot_counts * len(addresses)
+        info = msgspec.structs.replace(self.info, container_addrs=list(addresses), container_slot_counts=counts)
+        self.folder.write_run_info(self.number, info)
+        return replace(self, info=info)
+
     def release(self) -> None:
         """Releases the trial and the slots, of an attempt that is not started after all."""
         self.lock.release()
@@ -238,20 +247,28 @@ def resume(
 
 
 def claimed_elsewhere(
-    folder: TrialFolder, attempt: int, command: CommandRecord, slots: Slots, home: Path
+    folder: TrialFolder, attempt: int, command: CommandRecord, slots: Slots, home: Path, node: int = 0
 ) -> AttemptStart:
-    """Returns the start of an attempt that was claimed in `home`, which this node does not see.
+    """Returns the start, on one of its nodes, of an attempt that another process has claimed in `home`.
 
-    `folder` is the trial's folder in the node's spool. Raises `TrialRunningError` if it was started already.
+    `folder` is the trial's folder in the home, or in the node's spool if the node does not see the home. Raises
+    `TrialRunningError` if the attempt was started on this node already.
     """
-    info = folder.read_run_info(attempt)
+    info, own = folder.read_run_info(attempt), folder.of_node(node)
     if info is None:
         raise TrialNotFoundError(folder.trial_id, folder.home_root)
+    if node:
+        gpus = [name for name in slots.gpus if not name.isdecimal()]
+        info = msgspec.structs.replace(info, container_rank=node, named_slot_ids=list(slots.ids), gpu_uuids=gpus)
+        own.path.mkdir(mode=0o700, exist_ok=True)
+        own.write_run_info(attempt, info)
     try:
-        lock = AliveLock(folder.supervised_path(attempt))
+        lock = AliveLock(own.supervised_path(attempt))
     except BlockingIOError as error:
         raise TrialRunningError(folder.trial_id, attempt, "start") from error
-    start = _start(folder, folder.read_record(), info, command, lock, None, slots)
+    start = _start(own, folder.read_record(), info, command, lock, None, slots)
+    if folder.home_root == home:
+        return start
     return replace(start, variables={**start.variables, **spool_variables(home)})
 
 

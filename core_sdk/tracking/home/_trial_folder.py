@@ -36,16 +36,23 @@ from core_sdk.records import (
 from core_sdk.tracking.home._files import read_file, write_file
 
 _OF_ATTEMPT = re.compile(r"([1-9][0-9]{0,8})\.(?:journal|run\.json)")
+_OF_NODE = re.compile(r"node([1-9][0-9]{0,5})")
 _OF_OTHER = re.compile(rf"([1-9][0-9]{{0,8}})\.(?:rank([1-9][0-9]{{0,8}})|writer\.({WRITER_NAME}))\.journal")
 
 
 class TrialFolder:
     """The folder of a trial, which may not exist. It is found in the directory of its home, wherever that is now."""
 
-    def __init__(self, home: Path | HeldDirectory, trial_id: int) -> None:
+    def __init__(self, home: Path | HeldDirectory, trial_id: int, node: int = 0) -> None:
+        """`node` is the number of a node among those of an attempt. Each one beside the first has a folder of its own.
+
+        It holds what the node's agent keeps of an attempt. All other files of the trial lie in the trial's folder.
+        """
         self.home_directory = home
         self.trial_id = trial_id
-        self._path = home.joinpath("runs", str(trial_id)) if isinstance(home, Path) else None
+        self.node = node
+        self._parts = ("runs", str(trial_id), *([f"node{node}"] if node else []))
+        self._path = home.joinpath(*self._parts) if isinstance(home, Path) else None
 
     @property
     def home_root(self) -> Path:
@@ -53,7 +60,16 @@ class TrialFolder:
 
     @property
     def path(self) -> Path:
-        return self._path or self.home_root.joinpath("runs", str(self.trial_id))
+        return self._path or self.home_root.joinpath(*self._parts)
+
+    def of_node(self, node: int) -> TrialFolder:
+        """Returns the folder of a node of the trial's attempts; for the first one, number 0, the trial's."""
+        return TrialFolder(self.home_directory, self.trial_id, node)
+
+    def of_other_nodes(self) -> list[TrialFolder]:
+        """Returns the folders that other nodes than the first have here."""
+        found = (_OF_NODE.fullmatch(path.name) for path in self.path.glob("node*"))
+        return [self.of_node(int(match[1])) for match in found if match]
 
     @property
     def tensorboard_path(self) -> Path:
@@ -75,15 +91,19 @@ class TrialFolder:
     def operations_path(self) -> Path:
         return self.path / "operations.journal"
 
+    @property
+    def record_path(self) -> Path:
+        return (self.path.parent if self.node else self.path) / "trial.json"
+
     def exists(self) -> bool:
-        return (self.path / "trial.json").exists()
+        return self.record_path.exists()
 
     def clear(self) -> None:
         """Removes all that the folder holds. The empty folder keeps the id from being used again."""
         if self.path.is_symlink():
             raise UnsafePathError("the trial's folder", str(self.path), "is a symbolic link, and is not emptied")
         # The record is removed first, so that nobody sees an incomplete trial.
-        (self.path / "trial.json").unlink(missing_ok=True)
+        self.record_path.unlink(missing_ok=True)
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -177,18 +197,18 @@ class TrialFolder:
 
     def read_record(self) -> TrialRecord:
         """Reads the trial's record. Raises `TrialNotFoundError` or `RecordDamagedError`."""
-        record = read_file(self.path / "trial.json", TrialRecord)
+        record = read_file(self.record_path, TrialRecord)
         if record is None:
             raise TrialNotFoundError(self.trial_id, self.home_root)
         try:
             from_json(record.hparams)
             from_json(record.data)
         except ValueError as error:
-            raise RecordDamagedError(self.path / "trial.json", str(error)) from error
+            raise RecordDamagedError(self.record_path, str(error)) from error
         return record
 
     def write_record(self, record: TrialRecord) -> None:
-        write_file(self.path / "trial.json", record)
+        write_file(self.record_path, record)
 
     def read_command(self) -> CommandRecord | None:
         """Reads the command that starts the script again, which may be None. Raises `RecordDamagedError`.
@@ -217,7 +237,7 @@ class TrialFolder:
         self.write_run_info(info.trial.attempt, info)
         files = {} if command is None else {self.path / "command.json": encode_file(command)}
         # The record is the last file, since it makes the trial visible.
-        write_together({**files, self.path / "trial.json": encode_file(record)})
+        write_together({**files, self.record_path: encode_file(record)})
 
     def exit_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.exit"

@@ -133,7 +133,12 @@ def remove_checkpoint(root: Path, storage_id: str) -> None:
 def trials_left(root: Path) -> list[int]:
     """Returns the trials of which something is left in the spool, and of which no attempt runs here."""
     home = Home(root)
-    return [trial_id for trial_id in home.trial_ids() if home.folder(trial_id).running_attempt() is None]
+    folders = map(home.folder, home.trial_ids())
+    return [
+        folder.trial_id
+        for folder in folders
+        if all(each.running_attempt() is None for each in (folder, *folder.of_other_nodes()))
+    ]
 
 
 def forget(root: Path, trial_id: int) -> None:

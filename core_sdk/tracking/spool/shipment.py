@@ -57,11 +57,15 @@ class Shipment:
     problem: str = ""
     """The reason for which the last records could not be brought home; empty if they were."""
 
-    def __init__(self, call: NodeCall, folder: TrialFolder, attempt: int) -> None:
-        """Opens the spool that the node has for the home of `folder`."""
+    def __init__(self, call: NodeCall, folder: TrialFolder, attempt: int, *, is_first: bool = True) -> None:
+        """Opens the spool that the node has for the home of `folder`.
+
+        From other nodes than the attempt's first, only what ranks and writers tell is brought home.
+        """
         self._call = call
         self._folder = folder
         self._attempt = attempt
+        self._is_first = is_first
         self._home = Home(folder.home_root.absolute())
         self._storage = DirectoryStorage(self._home.checkpoints)
         self._is_given_up = threading.Event()
@@ -98,7 +102,7 @@ class Shipment:
 
         Meanwhile, changes in the home are sent to the node. If the home's disk cannot be written to, it tries again.
         """
-        receiver = Receiver(self._home.root, self._folder.trial_id, self._attempt)
+        receiver = Receiver(self._home.root, self._folder.trial_id, self._attempt if self._is_first else None)
         receiver.knows(*self._record())
         told = self._call(node.files_below, self.root, self._name(self._folder.path))
         while not self._is_given_up.is_set():

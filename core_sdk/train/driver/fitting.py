@@ -52,11 +52,15 @@ def fit(training: TrainingProgram) -> Result:
 
     Raises `TrainingFailedError`, `KeyboardInterrupt`, or the error because of which the workers cannot be started.
     """
-    if training.scaling.max_workers > 0:
-        return _WorkersFit(training).run()
-    if num_ranks_started() > 1:
+    scaling, num_ranks = training.scaling, num_ranks_started()
+    if num_ranks > 1:
+        if scaling.max_workers and not scaling.min_workers <= num_ranks <= scaling.max_workers:
+            raise ValueError(
+                f"num_workers is {scaling.num_workers!r}, and a launcher has started {num_ranks} ranks, which are the "
+                f"workers: give {num_ranks}, or 0 for as many as there are"
+            )
         return _fit_as_rank(training)
-    return _HereFit(training).run()
+    return _WorkersFit(training).run() if scaling.max_workers else _HereFit(training).run()
 
 
 class _Fit(ABC):

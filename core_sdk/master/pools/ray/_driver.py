@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import signal
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.placement_group import get_placement_group, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from core_sdk.errors import NodeLostError
 from core_sdk.master.pools._order import AttemptOrder
-from core_sdk.master.pools.ray._actor import NUM_THREADS, AttemptActor
+from core_sdk.master.pools.ray._actor import NUM_THREADS, AttemptActor, NodeEnd, PlacedNode, actor_name, find_actor
 from core_sdk.master.pools.ray._messages import (
     Ask,
     Claimed,
@@ -35,7 +37,7 @@ from core_sdk.master.pools.ray._messages import (
     Watch,
 )
 from core_sdk.master.pools.ray._spooled import SpooledAttempt
-from core_sdk.slots import Slots
+from core_sdk.tracking.states import TRY_AGAIN
 from core_sdk.workers.ray import RayCluster, free_resources_by_node, reason_of
 
 logger = logging.getLogger("core_sdk.master")
@@ -52,38 +54,59 @@ _PLACING_S = 30.0
 _PAUSE_S = 3.0
 # How many actors may die before one has claimed an attempt, apart from those that die with their node.
 _NUM_TRIES = 3
+# How long the command may go on elsewhere when it has failed on a node, or has ended on the first one.
+_OTHERS_S = 30.0
+# How long the other nodes of an attempt that has lost a node may take to end it, and to bring its records home.
+_LAST_S = 15.0
 # How long an actor may take to withdraw its attempt.
 _WITHDRAWING_S = 5.0
 
 
 @dataclass
 class _PlacedAttempt:
-    """An attempt that the master has asked for."""
+    """An attempt that the master has asked for. Its nodes are numbered; lists and mappings are by these numbers."""
 
     order: AttemptOrder
-    node_id: str = ""
-    """Empty until Ray has chosen the node."""
-    actor: Any = None
-    answer: Future[Any] | None = None
-    """The result of the current call, from which the next step follows."""
+    node_ids: tuple[str, ...] = ()
+    """Empty until Ray has chosen the nodes."""
+    actors: list[Any] = field(default_factory=list)
+    """None in the place of an actor that has died."""
+    answers: dict[int, Future[Any]] = field(default_factory=dict)
+    """The results of the current calls, from which the next step follows."""
+    heard: dict[int, Any] = field(default_factory=dict)
+    """The results of calls that are complete, until all are."""
+    sees_home: bool | None = None
+    """Whether all nodes see the home; None if it is not known. If not, all of them record in spools."""
     spooled: SpooledAttempt | None = None
-    """None for an attempt on a node that sees the home."""
+    """None for an attempt on nodes that see the home."""
     is_claimed: bool = False
     number: int = 0
     """The attempt's number if it runs or is to be started; 0 before that."""
     asked_at: float = field(default_factory=time.monotonic)
     num_deaths: int = 0
-    """The number of actors that have died before they had claimed it."""
+    """The number of actors that have died before the attempt was claimed."""
     try_again_at: float = field(default_factory=time.monotonic)
+    lost: Gone | None = None
+    """The loss that ends it, while what is left of it is being ended."""
+    lost_at: float = 0.0
+    killed_at: float = 0.0
+    ended_alone_at: float | None = None
+    """The time at which the command on one of its nodes ended so that the others cannot go on for long."""
 
     @property
     def is_running(self) -> bool:
         return self.number > 0
 
     @property
-    def is_busy_here(self) -> bool:
-        """Whether a thread of this process works for it. The thread ends by itself if the node dies."""
-        return self.spooled is not None and self.answer is not None and not self.answer.done()
+    def slots_per_node(self) -> int:
+        return self.order.num_slots // self.order.num_nodes
+
+    @property
+    def undone(self) -> list[Future[Any]]:
+        return [answer for answer in self.answers.values() if not answer.done()]
+
+    def forget_calls(self) -> None:
+        self.answers, self.heard = {}, {}
 
 
 class ClusterDriver:
@@ -104,11 +127,10 @@ class ClusterDriver:
             self._do(ask)
         self._read_nodes()
         for placed in self._placed.values():
-            if placed.answer is None and time.monotonic() >= placed.try_again_at:
+            if time.monotonic() >= placed.try_again_at:
                 self._call(placed)
-        answers = [placed.answer for placed in self._placed.values() if placed.answer is not None]
-        if answers:
-            wait(answers, _STEP_S, FIRST_COMPLETED)
+        if undone := [answer for placed in self._placed.values() for answer in placed.undone]:
+            wait(undone, _STEP_S, FIRST_COMPLETED)
         else:
             time.sleep(_STEP_S)
         return list(self._nodes.values()), list(self._news())
@@ -117,119 +139,195 @@ class ClusterDriver:
         match ask:
             case Place(order):
                 self._placed.setdefault(order.name, _PlacedAttempt(order))
-            case Watch(order, node_id, number):
+            case Watch(order, node_ids, number):
                 last = self._placed.get(order.name)
                 if last is None:
-                    self._placed[order.name] = _PlacedAttempt(order, node_id, _find(order.name), number=number)
+                    order = replace(order, num_nodes=len(node_ids))
+                    actors = [find_actor(order.name, node) for node in range(order.num_nodes)]
+                    self._placed[order.name] = _PlacedAttempt(order, node_ids, actors, number=number)
                 elif not last.is_running:
-                    self._placed[order.name] = _PlacedAttempt(
-                        order, node_id, last.actor, spooled=last.spooled, number=number
-                    )
+                    last.number, last.try_again_at = number, time.monotonic()
             case Signal(name, number):
-                if name in self._placed and self._placed[name].actor is not None:
-                    self._placed[name].actor.signal.remote(number)
+                if name in self._placed:
+                    _signal(self._placed[name], number)
             case Drop(name):
                 self._drop(name)
 
     def _call(self, placed: _PlacedAttempt) -> None:
         if placed.is_running:
-            if placed.node_id not in self._nodes:
-                return  # it is dead, which `_news` reports
-            if placed.actor is None:
-                strategy = NodeAffinitySchedulingStrategy(placed.node_id, soft=False)
-                placed.actor = _new_actor(placed.order, num_slots=0, scheduling_strategy=strategy)
-            if placed.spooled is None:
-                placed.answer = placed.actor.run.remote().future()
-            else:
-                placed.answer = _in_thread(placed.spooled.follow, placed.actor, placed.number)
-            return
-        if (stale := _find(placed.order.name)) is not None:
-            # It was left by a master that was killed before it could record the attempt.
-            ray.kill(stale)
+            self._call_running(placed)
+        elif not (placed.answers or placed.heard):
+            self._place(placed)
+
+    def _place(self, placed: _PlacedAttempt) -> None:
+        order = placed.order
+        if _end_actors(order.name, order.num_nodes):
+            # They were left by a master that was killed before it could record the attempt.
             placed.try_again_at = time.monotonic() + _STEP_S
             return
         with contextlib.suppress(ValueError):  # an actor that is dying still has the name
-            placed.actor = _new_actor(
-                placed.order, placed.order.num_slots, self._device, name=placed.order.name, lifetime="detached"
-            )
-            placed.answer = placed.actor.node_id.remote().future()
+            placed.actors = _new_actors(order, placed.slots_per_node, self._device)
+            placed.answers = {node: actor.look.remote().future() for node, actor in enumerate(placed.actors)}
+
+    def _call_running(self, placed: _PlacedAttempt) -> None:
+        """Calls the actors on those nodes that live, and were not called yet."""
+        for node, node_id in enumerate(placed.node_ids):
+            if node_id not in self._nodes or node in placed.answers or node in placed.heard:
+                continue
+            if placed.actors[node] is None:
+                placed.actors[node] = _new_actor(
+                    placed.order, node, 0, scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False)
+                )
+            actor = placed.actors[node]
+            if placed.sees_home is None:
+                placed.answers[node] = actor.sees_home.remote().future()
+            elif placed.spooled is None:
+                others = [] if node else placed.actors[1:]
+                placed.answers[node] = actor.run.remote(placed.order.home_root, placed.number, others).future()
+            else:
+                placed.answers[node] = _in_thread(placed.spooled.follow, placed.actors, node, placed.number)
 
     def _news(self) -> Iterator[News]:
         for name, placed in list(self._placed.items()):
-            if placed.node_id and placed.node_id not in self._nodes and not placed.is_busy_here:
-                yield self._lost_node(name, placed)
-            elif placed.answer is not None and placed.answer.done():
-                answer, placed.answer = placed.answer, None
-                yield from self._heard(name, placed, answer)
+            if dead := [node_id for node_id in placed.node_ids if node_id not in self._nodes]:
+                yield from self._lose(name, placed, dead[0])
+            elif placed.is_running:
+                yield from self._hear_running(name, placed)
+            else:
+                yield from self._hear_placing(name, placed)
 
-    def _heard(self, name: str, placed: _PlacedAttempt, answer: Future[Any]) -> Iterator[News]:
+    def _hear_placing(self, name: str, placed: _PlacedAttempt) -> Iterator[News]:
+        """Goes on with an attempt that is being placed and claimed, when all have answered, or one has failed."""
+        done = [answer for answer in placed.answers.values() if answer.done()]
+        error = next((error for answer in done if (error := answer.exception()) is not None), None)
+        if error is not None:
+            yield self._take_failure(name, placed, error)
+            return
+        if not done or placed.undone:
+            return
+        values = [answer.result() for _, answer in sorted(placed.answers.items())]
+        placed.answers = {}
+        if not placed.node_ids:
+            yield self._claim(name, placed, values)
+        elif isinstance(values[0], str):
+            self._drop(name)
+            yield ClaimFailed(name, values[0])
+        else:
+            placed.is_claimed, placed.try_again_at = True, math.inf
+            yield Claimed(name, values[0], placed.node_ids)
+
+    def _claim(self, name: str, placed: _PlacedAttempt, nodes: Sequence[PlacedNode]) -> News:
+        """Lets the attempt be claimed on the nodes that Ray has chosen: by the first if all of them see the home."""
+        placed.node_ids = tuple(node.node_id for node in nodes)
+        placed.sees_home = all(node.sees_home for node in nodes)
+        addresses = [node.address for node in nodes]
+        self._read_nodes(at_once=not self._nodes.keys() >= set(placed.node_ids))
+        if placed.sees_home:
+            placed.answers = {0: placed.actors[0].claim.remote(addresses).future()}
+        else:
+            placed.spooled = SpooledAttempt(placed.order)
+            placed.answers = {0: _in_thread(placed.spooled.claim, nodes[0].slots, addresses)}
+        return Located(name, placed.node_ids)
+
+    def _take_failure(self, name: str, placed: _PlacedAttempt, error: BaseException) -> News:
+        """Lets Ray place an attempt again whose actor has died before it was claimed. Gives up after some tries."""
+        if not isinstance(error, ray.exceptions.RayError):
+            raise error
+        self._read_nodes(at_once=True)
+        if any(node_id not in self._nodes for node_id in placed.node_ids):
+            return self._place_anew(name, placed)
+        placed.num_deaths += 1
+        if placed.num_deaths < _NUM_TRIES:
+            return self._place_anew(name, placed)
+        self._drop(name)
+        return ClaimFailed(name, f"its actor on the Ray cluster: {reason_of(error)}")
+
+    def _hear_running(self, name: str, placed: _PlacedAttempt) -> Iterator[News]:
+        for node, answer in [(node, answer) for node, answer in placed.answers.items() if answer.done()]:
+            del placed.answers[node]
+            self._hear_node(name, placed, node, answer)
+        if len(placed.heard) < len(placed.node_ids):
+            self._end_others(placed)
+        elif placed.sees_home is None:
+            placed.sees_home = all(placed.heard.values())
+            placed.spooled = None if placed.sees_home else SpooledAttempt(placed.order)
+            placed.heard = {}
+        else:
+            problems = [end.problem for _, end in sorted(placed.heard.items()) if end.problem]
+            self._drop(name)
+            yield placed.lost or Over(name, problems[0] if problems else "")
+
+    def _hear_node(self, name: str, placed: _PlacedAttempt, node: int, answer: Future[Any]) -> None:
         try:
-            value = answer.result()
+            placed.heard[node] = answer.result()
         except OSError as error:
             logger.warning("attempt %s on a node that does not see the home is tried again: %s", name, error)
             placed.try_again_at = time.monotonic() + _PAUSE_S
-            return
-        except (ray.exceptions.RayError, NodeLostError) as error:
+        except (ray.exceptions.RayError, NodeLostError):
+            # The actor has died, and perhaps the node. If the node lives, the agent goes on.
             self._read_nodes(at_once=True)
-            if placed.is_running:
-                # The actor has died, and perhaps the node. If the node lives, the agent goes on.
-                placed.actor, placed.try_again_at = None, time.monotonic() + _NODES_S
-            elif placed.node_id and placed.node_id not in self._nodes:
-                yield self._lost_node(name, placed)
-            elif placed.num_deaths + 1 < _NUM_TRIES:
-                placed.num_deaths += 1
-                yield self._place_anew(name, placed)
-            else:
-                self._drop(name)
-                yield ClaimFailed(name, f"its actor on the Ray cluster: {reason_of(error)}")
-            return
-        if placed.is_running and value is None:
-            placed.spooled = SpooledAttempt(placed.order)
-        elif placed.is_running:
-            self._drop(name)
-            yield Over(name, value)
-        elif not placed.node_id:
-            placed.node_id = value
-            self._read_nodes(at_once=value not in self._nodes)
-            placed.answer = placed.actor.claim.remote().future()
-            yield Located(name, value)
-        elif isinstance(value, Slots):
-            placed.spooled = SpooledAttempt(placed.order)
-            placed.answer = _in_thread(placed.spooled.claim, value)
-        elif isinstance(value, str):
-            self._drop(name)
-            yield ClaimFailed(name, value)
-        else:
-            placed.is_claimed, placed.try_again_at = True, math.inf
-            yield Claimed(name, value, placed.node_id)
+            placed.actors[node], placed.try_again_at = None, time.monotonic() + _NODES_S
 
-    def _lost_node(self, name: str, placed: _PlacedAttempt) -> News:
+    def _end_others(self, placed: _PlacedAttempt) -> None:
+        """Kills what goes on alone after the command has failed on a node, or has ended on the first one."""
+        ends = {node: end for node, end in placed.heard.items() if isinstance(end, NodeEnd)}
+        failed = [node for node, end in ends.items() if end.problem or end.code not in (0, TRY_AGAIN)]
+        if not failed and 0 not in ends:
+            return
+        placed.ended_alone_at = placed.ended_alone_at or time.monotonic()
+        if time.monotonic() - placed.ended_alone_at > _OTHERS_S:
+            if failed and 0 not in ends:
+                placed.lost = Gone(placed.order.name, placed.node_ids[failed[0]], ends[failed[0]].code)
+            self._kill(placed)
+
+    def _lose(self, name: str, placed: _PlacedAttempt, node_id: str) -> Iterator[News]:
+        """Ends what is left of an attempt that has lost a node. It is over when the other nodes have ended it."""
         if not placed.is_running and not placed.is_claimed:
-            return self._place_anew(name, placed)
-        self._placed.pop(name)
-        if placed.spooled is not None:
-            placed.spooled.release()
-        return Gone(name)
+            yield self._place_anew(name, placed)
+            return
+        if placed.lost is None:
+            placed.lost, placed.lost_at = Gone(name, node_id), time.monotonic()
+        for node, answer in [(node, answer) for node, answer in placed.answers.items() if answer.done()]:
+            del placed.answers[node]
+            self._hear_node(name, placed, node, answer)
+        living = [node for node, node_id in enumerate(placed.node_ids) if node_id in self._nodes]
+        # A thread that follows the node's spool ends by itself if the node dies.
+        is_ending = any(node not in placed.heard for node in living) or (placed.spooled is not None and placed.undone)
+        if placed.is_running and is_ending and time.monotonic() - placed.lost_at < _LAST_S:
+            self._kill(placed)
+            return
+        self._drop(name)
+        yield placed.lost
+
+    def _kill(self, placed: _PlacedAttempt) -> None:
+        if time.monotonic() - placed.killed_at > _NODES_S:
+            placed.killed_at = time.monotonic()
+            _signal(placed, signal.SIGKILL)
 
     def _place_anew(self, name: str, placed: _PlacedAttempt) -> News:
-        """Lets Ray place an attempt again, on any node, since it has not begun."""
+        """Lets Ray place an attempt again, on any nodes, since it has not begun."""
         if placed.spooled is not None:
             placed.spooled.withdraw()
-            placed.spooled = None
-        placed.node_id, placed.actor, placed.answer, placed.asked_at = "", None, None, time.monotonic()
-        placed.try_again_at = time.monotonic() + _NODES_S
-        return Located(name, "")
+        self._placed[name] = _PlacedAttempt(
+            placed.order, num_deaths=placed.num_deaths, try_again_at=time.monotonic() + _NODES_S
+        )
+        return Located(name, ())
 
     def _drop(self, name: str) -> None:
+        """Gives the slots of an attempt back, and takes it back unless it was started."""
         placed = self._placed.pop(name, None)
-        actor = placed.actor if placed is not None else None
-        if placed is not None and placed.spooled is not None and not placed.is_running:
+        if placed is None:
+            return
+        if not placed.is_running and placed.spooled is not None:
             placed.spooled.withdraw()
-        if actor is not None:
-            with contextlib.suppress(ray.exceptions.RayError):
-                if placed is not None and placed.node_id and not placed.is_running:
-                    ray.wait([actor.withdraw.remote()], timeout=_WITHDRAWING_S)
+        elif placed.spooled is not None:
+            placed.spooled.release()
+        with contextlib.suppress(ray.exceptions.RayError):
+            if placed.node_ids and not placed.is_running:
+                ray.wait([placed.actors[0].withdraw.remote()], timeout=_WITHDRAWING_S)
+            for actor in filter(None, placed.actors):
                 ray.kill(actor)
+            _end_actors(name, placed.order.num_nodes)
 
     def _read_nodes(self, *, at_once: bool = False) -> None:
         if not at_once and time.monotonic() - self._nodes_at < _NODES_S:
@@ -256,14 +354,15 @@ class ClusterDriver:
         free = free_resources_by_node()
         own = Counter[str]()
         for placed in self._placed.values():
-            own[placed.node_id] += placed.order.num_slots
+            for node_id in placed.node_ids:
+                own[node_id] += placed.slots_per_node
         in_use = {
             node_id: max(0, room - own[node_id] - int(free[node_id].get(self._device, 0)))
             for node_id, room in num_slots.items()
             if node_id in free
         }
         if any(
-            not placed.node_id and time.monotonic() - placed.asked_at < _PLACING_S for placed in self._placed.values()
+            not placed.node_ids and time.monotonic() - placed.asked_at < _PLACING_S for placed in self._placed.values()
         ):
             # The slots of an attempt that is being placed may be among these.
             last = {node.node_id: node.num_foreign for node in self._nodes.values()}
@@ -277,10 +376,48 @@ def node_names(hosts: Mapping[str, str]) -> dict[str, str]:
     return {node_id: host if num_nodes[host] == 1 else f"{host}-{node_id[:8]}" for node_id, host in hosts.items()}
 
 
-def _new_actor(order: AttemptOrder, num_slots: int, device: Device = "CPU", **options: Any) -> Any:
+def _new_actors(order: AttemptOrder, num_slots: int, device: Device) -> list[Any]:
+    """Asks Ray for an actor with this number of slots on each node of an attempt, all or none."""
+    if not num_slots:
+        return [_new_actor(order, 0, 0, name=actor_name(order.name, 0), lifetime="detached")]
+    group = placement_group(
+        [{device: num_slots}] * order.num_nodes, strategy="STRICT_SPREAD", name=order.name, lifetime="detached"
+    )
+    return [
+        _new_actor(
+            order,
+            node,
+            num_slots,
+            device,
+            name=actor_name(order.name, node),
+            lifetime="detached",
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=node),
+        )
+        for node in range(order.num_nodes)
+    ]
+
+
+def _new_actor(order: AttemptOrder, node: int, num_slots: int, device: Device = "CPU", **options: Any) -> Any:
     cpus, gpus = (0, num_slots) if device == "GPU" else (num_slots, 0)
     actor = ray.remote(AttemptActor)
-    return actor.options(num_cpus=cpus, num_gpus=gpus, max_concurrency=NUM_THREADS, **options).remote(order)
+    return actor.options(num_cpus=cpus, num_gpus=gpus, max_concurrency=NUM_THREADS, **options).remote(order, node)
+
+
+def _end_actors(name: str, num_nodes: int) -> bool:
+    """Ends the actors of an attempt, and gives their slots back. Returns whether there were any."""
+    left = [actor for node in range(num_nodes) if (actor := find_actor(name, node)) is not None]
+    for actor in left:
+        ray.kill(actor)
+    try:
+        remove_placement_group(get_placement_group(name))
+    except ValueError:  # there is none
+        return bool(left)
+    return True
+
+
+def _signal(placed: _PlacedAttempt, number: int) -> None:
+    for actor in filter(None, placed.actors):
+        actor.signal.remote(number)
 
 
 def _in_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
@@ -295,11 +432,3 @@ def _in_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
 
     threading.Thread(target=call, name="core-sdk-spooled", daemon=True).start()
     return future
-
-
-def _find(name: str) -> Any:
-    """Returns the actor of this name, or None if there is none."""
-    try:
-        return ray.get_actor(name)
-    except ValueError:
-        return None

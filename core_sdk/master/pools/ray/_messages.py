@@ -29,10 +29,10 @@ class Place(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Start the claimed attempt on its node unless it was started, and report its end."""
+    """Start the claimed attempt on its nodes unless it was started, and report its end."""
 
     order: AttemptOrder
-    node_id: str
+    node_ids: tuple[str, ...]
     number: int
 
 
@@ -51,16 +51,16 @@ Ask = Place | Watch | Signal | Drop
 
 
 class Located(NamedTuple):
-    """Ray has found slots for the attempt. If `node_id` is empty, they were lost, and Ray looks for others."""
+    """Ray has found slots for the attempt. If `node_ids` is empty, they were lost, and Ray looks for others."""
 
     name: str
-    node_id: str
+    node_ids: tuple[str, ...]
 
 
 class Claimed(NamedTuple):
     name: str
     number: int
-    node_id: str
+    node_ids: tuple[str, ...]
 
 
 class ClaimFailed(NamedTuple):
@@ -78,9 +78,12 @@ class Over(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """The attempt has ended with its node."""
+    """The attempt has ended with one of its nodes, or because its command has ended there alone."""
 
     name: str
+    node_id: str
+    code: int | None = None
+    """The exit status of the command that has ended alone; None if the node has died."""
 
 
 News = Located | Claimed | ClaimFailed | Over | Gone

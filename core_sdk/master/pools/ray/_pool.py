@@ -12,10 +12,12 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
+from core_sdk.config import Resources
 from core_sdk.errors import AttemptNotPlacedError, CoreSDKError, RayClusterError, WorkerDiedError, WorkerFailedError
 from core_sdk.experiments.protocol import ClusterStatus, NodeStatus
+from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools._order import AttemptOrder
-from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
+from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool, join_nodes, split_nodes, too_many_slots
 from core_sdk.master.pools.ray._messages import (
     Ask,
     Claimed,
@@ -50,7 +52,6 @@ class ClusterPool(ResourcePool):
 
     def __init__(self, address: str, home_root: Path, tell: Callable[[], None]) -> None:
         """Connects in the background. `tell` is called, in any thread, when there is news."""
-        self.largest_node = f"the largest node of the Ray cluster at {address}"
         self._address = self.cluster = address
         self._namespace = f"core-sdk-{hashlib.sha256(str(home_root).encode()).hexdigest()[:16]}"
         self._tell = tell
@@ -70,8 +71,19 @@ class ClusterPool(ResourcePool):
     def is_known(self) -> bool:
         return self._is_known.is_set()
 
-    def sizes(self) -> Sequence[int]:
-        return [node.num_slots for node in self._nodes]
+    def num_nodes(self, resources: Resources) -> int:
+        return num_nodes(resources, [node.num_slots for node in self._nodes]) or 1
+
+    def refusal(self, submission: SubmittedExperiment) -> str:
+        resources, sizes = submission.config.resources, sorted((node.num_slots for node in self._nodes), reverse=True)
+        if num_nodes(resources, sizes) is not None:
+            return ""
+        there = ", ".join(str(size) for size in sizes if size)
+        nodes = f"nodes of {there} slots" if there else "no slots"
+        return (
+            f"{too_many_slots(submission)}, and the Ray cluster at {self._address} has {nodes}: give a number that one "
+            "node has, or that can be divided evenly over several"
+        )
 
     def rooms(self) -> Mapping[str, int]:
         return {node.node_id: node.num_slots - node.num_foreign for node in self._nodes}
@@ -158,6 +170,18 @@ class ClusterPool(ResourcePool):
             self._tell()
 
 
+def num_nodes(resources: Resources, sizes: Sequence[int]) -> int | None:
+    """Returns the fewest of these nodes over which the slots of a trial can be divided evenly; None if none can. Pure.
+
+    `sizes` are their numbers of slots.
+    """
+    num_slots = resources.slots_per_trial
+    for number in range(1, 2 if resources.is_single_node else len(sizes) + 1):
+        if num_slots % number == 0 and sum(size >= num_slots // number for size in sizes) >= number:
+            return number
+    return None
+
+
 class _Followed(Protocol):
     """A receiver of the news of an attempt."""
 
@@ -181,8 +205,8 @@ class _ClusterClaim(Claim):
 
     def begun(self) -> Begun:
         match self._news:
-            case Claimed(_, number, node_id):
-                return Begun(number, self.slot_ids, node_id)
+            case Claimed(_, number, node_ids):
+                return Begun(number, self.slot_ids, join_nodes(node_ids))
             case ClaimFailed(_, reason):
                 raise AttemptNotPlacedError(reason)
         raise AssertionError("it is asked before it is over")
@@ -204,7 +228,7 @@ class _ClusterClaim(Claim):
 
     def hear(self, news: News) -> None:
         if isinstance(news, Located):
-            self.node = news.node_id or None
+            self.node = join_nodes(news.node_ids) or None
         elif isinstance(news, Claimed | ClaimFailed):
             self._news = news
 
@@ -213,9 +237,8 @@ class _ClusterExecution(Execution):
     def __init__(self, pool: ClusterPool, order: AttemptOrder, begun: Begun) -> None:
         self._pool = pool
         self._order = order
-        self._node_id = begun.boot
+        self._hosts = {node_id: pool.host_of(node_id) for node_id in split_nodes(begun.boot)}
         self._number = begun.number
-        self._host = pool.host_of(begun.boot)
         self._end: Over | Gone | None = None
         pool.follow(order.name, self)
 
@@ -225,7 +248,12 @@ class _ClusterExecution(Execution):
 
     @property
     def loss(self) -> tuple[AttemptOutcome, str] | None:
-        return ("failed", f"its node {self._host} has died") if isinstance(self._end, Gone) else None
+        match self._end:
+            case Gone(_, node_id, None):
+                return "failed", f"its node {self._hosts[node_id]} has died"
+            case Gone(_, node_id, code):
+                return "failed", f"its command on node {self._hosts[node_id]} has ended alone, with status {code}"
+        return None
 
     def signal(self, number: int) -> None:
         self._pool.ask(Signal(self._order.name, number))
@@ -234,7 +262,7 @@ class _ClusterExecution(Execution):
         self.signal(signal.SIGKILL)
 
     def ask(self) -> Ask:
-        return Watch(self._order, self._node_id, self._number)
+        return Watch(self._order, tuple(self._hosts), self._number)
 
     def hear(self, news: News) -> None:
         if isinstance(news, Over | Gone):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import ray
@@ -11,6 +11,7 @@ import ray
 from core_sdk.alive import AliveLock
 from core_sdk.errors import CoreSDKError, HomeError, NodeLostError
 from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.master.pools.ray._actor import NodeEnd
 from core_sdk.slots import Slots
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import AttemptStart
@@ -27,7 +28,7 @@ class SpooledAttempt:
 
     This process holds the attempt's lock in the home from the claim until all records have arrived. The trial counts as
     running for that time. If this process is killed, the attempt goes on, and the driver of the next master takes the
-    lock again. A log in the home, even an empty one, says that the node has got all files that the attempt needs.
+    lock again. A log in the home, even an empty one, says that its node has got all files that the attempt needs.
     """
 
     def __init__(self, order: AttemptOrder) -> None:
@@ -39,10 +40,10 @@ class SpooledAttempt:
         self._claiming = threading.Lock()
         self._is_withdrawn = False
 
-    def claim(self, slots: Slots) -> int | str:
-        """Claims the attempt. Returns its number, or in words what has prevented it."""
+    def claim(self, slots: Slots, addresses: Sequence[str]) -> int | str:
+        """Claims the attempt on nodes with these slots each. Returns its number, or in words what has prevented it."""
         try:
-            start = self._order.claim(slots)
+            start = self._order.claim(slots).on_nodes(addresses)
         except (CoreSDKError, OSError) as error:
             return str(error)
         with self._claiming:
@@ -52,26 +53,22 @@ class SpooledAttempt:
                 self._start, self._lock = start, start.lock
         return start.number
 
-    def follow(self, actor: Any, number: int) -> str:
-        """Starts the attempt on the actor's node unless it was started. Returns when all its records are in the home.
+    def follow(self, actors: Sequence[Any], node: int, number: int) -> NodeEnd:
+        """Starts the attempt on one of its nodes unless it was started there.
 
-        Returns in words why the attempt could not be started, or an empty string. Raises `NodeLostError` if the actor
-        or its node dies. Raises `OSError` if a disk cannot be written to, or if another process holds the lock: the
-        caller then has to call again.
+        Returns when it has ended on the node, and all its records of the node are in the home. Raises `NodeLostError`
+        if the node's actor or the node dies. Raises `OSError` if a disk cannot be written to, or if another process
+        holds the lock: the caller then has to call again.
         """
-        if self._lock is None:
-            await_end(self._folder, _LAST_MOMENT_S)  # a driver that was killed may take a moment to die
-            self._lock = AliveLock(self._folder.supervised_path(number))
+        self._take_lock(number)
         try:
-            problem = self._follow(actor, number)
+            return self._follow(actors, node, number)
         except NodeLostError:
             raise
         except HomeError as error:
             raise OSError(str(error)) from error
         except CoreSDKError as error:
-            problem = str(error)
-        self.release()
-        return problem
+            return NodeEnd(str(error))
 
     def withdraw(self) -> None:
         """Takes back the attempt, which was not started. If it is being claimed, that is done after the claim."""
@@ -87,19 +84,31 @@ class SpooledAttempt:
             self._lock.release()
             self._lock = None
 
-    def _follow(self, actor: Any, number: int) -> str:
-        shipment = Shipment(_ActorNodeCalls(actor, self._whose), self._folder, number)
-        log = self._folder.log_path(number)
+    def _take_lock(self, number: int) -> None:
+        with self._claiming:
+            if self._lock is None:
+                await_end(self._folder, _LAST_MOMENT_S)  # a driver that was killed may take a moment to die
+                self._lock = AliveLock(self._folder.supervised_path(number))
+
+    def _follow(self, actors: Sequence[Any], node: int, number: int) -> NodeEnd:
+        actor, is_first = actors[node], node == 0
+        shipment = Shipment(_ActorNodeCalls(actor, self._whose), self._folder, number, is_first=is_first)
+        log = self._folder.of_node(node).log_path(number)
         if not log.exists():
             shipment.fit_out(self._order.submission().files())
+            log.parent.mkdir(mode=0o700, exist_ok=True)
             log.touch(mode=0o600)
+        ended = actor.run.remote(shipment.root, number, actors[1:] if is_first else ())
+        shipment.follow(lambda: not ray.wait([ended], timeout=0)[0])
         try:
-            problem: str = ray.get(actor.start_in_spool.remote(shipment.root, number))
+            end: NodeEnd = ray.get(ended)
         except ray.exceptions.RayError as error:
             raise NodeLostError(self._whose) from error
-        shipment.follow(shipment.is_running)
-        shipment.finish()
-        return problem
+        if is_first:
+            shipment.finish()
+        else:
+            shipment.forget()
+        return end
 
 
 class _ActorNodeCalls:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -27,7 +27,6 @@ class SlurmPool(ResourcePool):
     """Runs each attempt as a job of Slurm."""
 
     cluster = CLUSTER
-    largest_node = "Slurm"
 
     def __init__(self, home: Home, tell: Callable[[], None]) -> None:
         """`tell` is called, in any thread, when a claim is complete, or an attempt has ended."""
@@ -38,9 +37,6 @@ class SlurmPool(ResourcePool):
     @property
     def problem(self) -> str:  # type: ignore[override]
         return self._dispatcher.problem
-
-    def sizes(self) -> Sequence[int]:
-        return [_ROOM]
 
     def rooms(self) -> Mapping[str, int]:
         return {CLUSTER: _ROOM}
