@@ -13,6 +13,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from core_sdk.descriptors import HeldDirectory
 from core_sdk.experiments.reviving import revive_master
 from core_sdk.processes import Guardian, RankProcesses, await_guardians, end_marked
 from core_sdk.processes.output import Outlet
+from core_sdk.records import Settled
 from core_sdk.slots import Ticket
 from core_sdk.tracking.attempts.ending import end_attempt
 from core_sdk.tracking.home import TrialFolder
@@ -48,6 +50,10 @@ _PATIENCE_S = 0.5
 # How long processes that the command leaves behind may go on: with their output, and after SIGTERM.
 _LAST_OUTPUT_S = 2.0
 _END_S = 2.0
+# How long a command whose time is over may take to save and stop.
+_LIMIT_GRACE_S = 30.0
+_ASKED_S = 2.0
+_KILLED = [status for number in (signal.SIGTERM, signal.SIGKILL) for status in (-number, 128 + number)]
 _SHELL_BASE = 128
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -90,6 +96,8 @@ class _AttemptCommand:
         self._log = _outlet(log)
         self._reaping = threading.Lock()
         self._is_killed = threading.Event()
+        self._has_ended = threading.Event()
+        self._is_late = threading.Event()
         self._pid = os.getpid()
 
     def run(self, messages: Iterator[AgentMessage]) -> None:
@@ -112,8 +120,11 @@ class _AttemptCommand:
         threading.Thread(target=self._obey, args=[messages, process], daemon=True).start()
         if self._order.ends_with is not None:
             threading.Thread(target=self._end_with, args=[self._order.ends_with], daemon=True).start()
+        if self._order.time_limit_s is not None:
+            threading.Thread(target=self._limit, args=[self._order.time_limit_s, process], daemon=True).start()
         # Until it is reaped, its pid cannot come to mean other processes.
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        self._has_ended.set()
         if self._is_killed.is_set() or _was_killed(ended):
             # A killed command has had no time to end the processes that it had started.
             end_marked(guardian.mark, [process.pid])
@@ -123,6 +134,11 @@ class _AttemptCommand:
         ranks.release()
         with self._reaping:
             code = process.wait()
+        if self._is_late.is_set() and code in _KILLED:
+            with contextlib.suppress(OSError):
+                self._folder.append_change(
+                    Settled(time=time.time(), state="CANCELED", reason=self._too_late(), attempt=self._order.attempt)
+                )
         problems = end_attempt(self._folder, self._order.attempt, self._lock, code)
         if self._ticket is not None:
             self._ticket.release()
@@ -204,6 +220,26 @@ class _AttemptCommand:
         with contextlib.suppress(OSError):  # it has ended already
             select.select([os.pidfd_open(pid)], [], [])
         os._exit(1)
+
+    def _too_late(self) -> str:
+        return f"its time limit of {self._order.time_limit_s:g} s was over"
+
+    def _limit(self, limit_s: float, process: subprocess.Popen[bytes]) -> None:
+        """Asks the command to stop when its time is over, and kills it if it has not done so within a grace."""
+        if self._has_ended.wait(limit_s):
+            return
+        self._is_late.set()
+        with contextlib.suppress(OSError):  # a full disk: the signal tells it, too
+            self._folder.request_stop(self._order.attempt, self._too_late())
+        if self._has_ended.wait(_ASKED_S):  # a script that asks for stops knows why
+            return
+        with self._reaping:
+            _send(process, signal.SIGTERM)
+        if self._has_ended.wait(_LIMIT_GRACE_S):
+            return
+        self._is_killed.set()
+        with self._reaping:
+            _send(process, signal.SIGKILL)
 
     def _tell(self, answer: AgentAnswer) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more

@@ -28,6 +28,8 @@ class AgentOrder(msgspec.Struct, frozen=True, tag=True):
     """The process whose end kills the command."""
     ticket: str | None = None
     """The path of the ticket for the slots of the attempt."""
+    time_limit_s: float | None = None
+    """How long the command may run, before it is asked to stop."""
 
 
 class SendSignal(msgspec.Struct, frozen=True, tag=True):

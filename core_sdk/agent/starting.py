@@ -113,6 +113,7 @@ class Agent:
             screen=None if screen is None else (screen.num_rows, screen.num_columns),
             ends_with=ends_with,
             ticket=None if start.ticket is None else str(start.ticket.path),
+            time_limit_s=start.time_limit_s,
         )
         descriptors = [start.lock.fileno()]
         descriptors += [] if start.ticket is None else [start.ticket.fileno()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,6 +103,14 @@ Seed = Annotated[
         show_default=False,
     ),
 ]
+
+
+def parse_duration(text: str) -> float:
+    """Returns the seconds of a time such as `90s`, `5m`, `1.5h`, or of a number of seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if found is None or not (seconds := float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]):
+        raise typer.BadParameter(f"{text!r} is no time such as 90s, 5m or 2h")
+    return seconds
 
 
 def parse_slots(text: str) -> int:

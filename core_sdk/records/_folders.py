@@ -167,6 +167,12 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """The id by which the experiment's searcher knows the trial; empty if no searcher has asked for the trial."""
     first_id: Int64 = 0
     """The id that the trial had in the home where it was made; 0 if that is this home."""
+    parent: Int64 | None = None
+    """The trial of which this one is a variation."""
+    hypothesis: str = ""
+    """What the variation is expected to show."""
+    time_limit_s: float | None = None
+    """How long each attempt may run: it is then asked to stop, and killed if it does not."""
 
     @property
     def told_hparams(self) -> dict[str, Any]:

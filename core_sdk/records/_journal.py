@@ -155,11 +155,14 @@ class TrialLabelsChanged(Line, tag="trial_labels"):
 
 
 class TrialDescribed(Line, tag="trial_described"):
-    """Somebody named the trial, or wrote its notes. What is None is unchanged."""
+    """Somebody named the trial, wrote its notes, or judged it. What is None is unchanged."""
 
     name: str | None = None
     """An empty name stands for the generated one."""
     notes: str | None = None
+    verdict: str | None = None
+    """`keep` or `discard`; empty if the verdict was taken back."""
+    verdict_reason: str | None = None
 
 
 class TrialArchivedSet(Line, tag="trial_archived"):

@@ -28,6 +28,8 @@ from core_sdk.tracking.states import trial_state
 if TYPE_CHECKING:
     from core_sdk.tracking.attempts.starting import AttemptStart
 
+VERDICTS = ("keep", "discard", "")
+
 
 def pause(home: Home, trial_id: int, by: str) -> int:
     """Asks the running attempt to save a checkpoint and stop, does not wait for it, and returns its number.
@@ -125,14 +127,30 @@ def unarchive(home: Home, trial_id: int) -> None:
     home.trial(trial_id).append_change(TrialArchivedSet(time=time.time(), attempt=None))
 
 
-def describe(home: Home, trial_id: int, *, name: str | None = None, notes: str | None = None) -> None:
-    """Changes what is not None. An empty name is the generated one. Raises `InvalidNameError` or `TypeError`."""
+def describe(
+    home: Home,
+    trial_id: int,
+    *,
+    name: str | None = None,
+    notes: str | None = None,
+    verdict: str | None = None,
+    verdict_reason: str | None = None,
+) -> None:
+    """Changes what is not None. An empty name is the generated one, an empty verdict is none.
+
+    Raises `InvalidNameError`, `TypeError`, or `ValueError` for a verdict other than `keep` and `discard`.
+    """
     folder = home.trial(trial_id)
     if name:
         check_name("the trial's name", name)
     if notes is not None:
         checked_text("the notes", notes)
-    folder.append_change(TrialDescribed(time=time.time(), name=name, notes=notes))
+    if verdict is not None and verdict not in VERDICTS:
+        raise ValueError(f"a verdict is keep or discard, and empty to take it back; {verdict!r} is none")
+    if verdict_reason is not None:
+        checked_text("the reason", verdict_reason)
+    change = TrialDescribed(time=time.time(), name=name, notes=notes, verdict=verdict, verdict_reason=verdict_reason)
+    folder.append_change(change)
 
 
 def label(home: Home, trial_id: int, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:

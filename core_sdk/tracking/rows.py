@@ -109,6 +109,13 @@ class TrialRow:
     notes: str = ""
     """Markdown."""
     seed: int = 0
+    parent: int | None = None
+    """The trial of which this one is a variation."""
+    hypothesis: str = ""
+    """What the variation is expected to show."""
+    verdict: str = ""
+    """What somebody has decided about it: `keep` or `discard`."""
+    verdict_reason: str = ""
     writers: tuple[WriterRow, ...] = ()
     """The writers beside the ranks, by name."""
 

@@ -67,6 +67,12 @@ VERBS = [
     trial("unarchive", "trial unarchive {}", Trial.unarchive),
     trial("change", "trial rename {} other", lambda one: one.set_name("other"), {"name": "other"}),
     trial("change", "trial note {} words", lambda one: one.set_notes("words"), {"notes": "words"}),
+    trial(
+        "change",
+        "trial verdict {} keep --why better",
+        lambda one: one.set_verdict("keep", "better"),
+        {"verdict": "keep", "verdict_reason": "better"},
+    ),
     trial("label", "trial label {} best", lambda one: one.add_label("best"), {"add": ["best"]}),
     trial("label", "trial label {} old --remove", lambda one: one.remove_label("old"), {"remove": ["old"]}),
     trial("label", f"trial label {{}} {LONG}", lambda one: one.add_label(LONG), {"add": [LONG]}),
@@ -146,9 +152,9 @@ class _DoorHome:
         self.alive.release()
         with open_view(self.home) as view:
             told: list[tuple[object, ...]] = [
-                (one.trial_id, one.state, one.name, one.notes, one.labels, one.is_archived, one.num_attempts)
-                for one in view.trials()
+                (one.trial_id, one.state, one.name, one.notes, one.verdict, one.verdict_reason) for one in view.trials()
             ]
+            told += [(one.trial_id, one.labels, one.is_archived, one.num_attempts) for one in view.trials()]
             told += [
                 (one.experiment_id, one.state, one.name, one.description, one.labels, one.is_archived)
                 for one in view.experiments()

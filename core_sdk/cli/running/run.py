@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -18,10 +19,15 @@ from core_sdk.cli._arguments import (
     Notes,
     Seed,
     TrialName,
+    parse_duration,
     parse_hparams,
     parse_slots,
 )
-from core_sdk.cli._ids import WrittenTrial
+from core_sdk.cli._ids import WrittenTrial, parse_trial
+from core_sdk.cli._messages import say
+
+if TYPE_CHECKING:
+    from core_sdk.tracking.attempts.starting import AttemptStart
 
 
 class _Engine(enum.StrEnum):
@@ -60,6 +66,18 @@ def run(
             help="Start no trial: the script's init() reports about --trial under this name, beside its own program.",
         ),
     ] = None,
+    parent: Annotated[
+        int | None, typer.Option(metavar="ID", parser=parse_trial, help="The trial of which this one is a variation.")
+    ] = None,
+    hypothesis: Annotated[str, typer.Option(metavar="TEXT", help="What the variation is expected to show.")] = "",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="TIME",
+            parser=parse_duration,
+            help="How long it may run: 90s, 5m, 2h.",
+        ),
+    ] = None,
     engine: Annotated[
         _Engine, typer.Option(help="Where it runs: on this machine, or as a job of Slurm.")
     ] = _Engine.local,
@@ -90,10 +108,14 @@ def run(
     With --slots it first waits until no other trial has the slots, of anybody on this machine, and those who came
     earlier have theirs: `core-sdk slot list` shows them. The trial begins, and gets its number, after that.
 
+    With --parent or --hypothesis the sources in this directory are kept, so that `core-sdk trial evidence` can show
+    what was changed. When its time is over, a script is asked to stop, as by `trial pause`, and killed 30 s later.
+
     With --writer the command takes the place of core-sdk: its output and its exit status are its own.
     """
     if trial is not None or writer is not None:
-        given = (name, trial_name, notes or None, label, hparam, seed, slots, avoid_busy or None, detach or None)
+        given = (name, trial_name, notes or None, label, hparam, seed, slots, avoid_busy or None, detach or None,
+                 parent, hypothesis or None, time_limit)  # fmt: skip
         _write(command, trial, writer, is_alone=all(each is None for each in given))
     if engine == _Engine.local and (nodes > 1 or sbatch or dry_run):
         raise typer.BadParameter("--nodes, --sbatch and --dry-run are about Slurm: give --engine slurm, too")
@@ -106,11 +128,15 @@ def run(
     from core_sdk.environment import Environment
     from core_sdk.tracking.attempts.definition import Description
     from core_sdk.tracking.attempts.starting import begin, check_beginning
+    from core_sdk.tracking.home import Home
 
-    described = Description(trial_name, notes, label or [])
+    described = Description(trial_name, notes, label or [], parent, hypothesis, time_limit)
     hparams = parse_hparams(hparam or [])
     home = Environment.read().home
+    if parent is not None:
+        Home.open(home).trial(parent)  # an unknown one fails before anything is started
     start = partial(begin, home, command, name=name, described=described, hparams=hparams, seed=seed)
+    start = partial(_keeping_sources, start) if parent is not None or hypothesis else start
     if agent is not None:
         from core_sdk.cli.running.slots import slots_in_turn
 
@@ -123,6 +149,15 @@ def run(
     decide = partial(start, num_slots=slots)
     request = JobRequest(nodes, slots, options=tuple(sbatch or ()))
     raise typer.Exit(run_in_slurm(decide, request, is_dry_run=dry_run, is_detached=detach))
+
+
+def _keeping_sources(start: Callable[..., AttemptStart], **options: Any) -> AttemptStart:
+    from core_sdk.evidence import keep_sources
+
+    started = start(**options)
+    if problem := keep_sources(started.folder, Path.cwd()):
+        say(f"trial {started.folder.trial_id}: {problem}")
+    return started
 
 
 def _write(command: Sequence[str], trial: int | None, writer: str | None, *, is_alone: bool) -> NoReturn:

@@ -11,10 +11,10 @@ from core_sdk.cli._group import command_group
 from core_sdk.cli._home import make_home
 from core_sdk.cli._ids import TrialIds
 from core_sdk.cli.home.commands import print_merged
-from core_sdk.cli.trial import changing, looking, steering
+from core_sdk.cli.trial import changing, evidence, looking, steering
 
 app = command_group()
-for _commands in (looking, steering, changing):
+for _commands in (looking, steering, changing, evidence):
     _commands.register(app)
 
 

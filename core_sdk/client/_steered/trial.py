@@ -58,6 +58,10 @@ class SteeredTrial(Shown):
         self.name = row.name
         self.labels = set(row.labels)
         self.notes = row.notes
+        self.parent = row.parent
+        self.hypothesis = row.hypothesis
+        self.verdict = row.verdict
+        self.verdict_reason = row.verdict_reason
         self.hparams = row.hparams
         self.state = TrainingState[row.state]
         self.reason = row.reason
@@ -215,6 +219,11 @@ class SteeredTrial(Shown):
     def set_notes(self, notes: str) -> None:
         """Replaces the notes, which are Markdown."""
         trials.describe(self._home, self.trial_id, notes=checked_text("notes", notes))
+        self.reload()
+
+    def set_verdict(self, verdict: str, reason: str = "") -> None:
+        """Records what was decided about the trial: `keep` or `discard`, or an empty text to take it back."""
+        trials.describe(self._home, self.trial_id, verdict=verdict, verdict_reason=reason)
         self.reload()
 
     def add_label(self, label: str) -> None:

@@ -5,7 +5,7 @@ the names, the contents, the executable bits and the links, so that equal direct
 """
 
 from core_sdk.experiments.code._packing import PackedCode, pack
-from core_sdk.experiments.code._selection import MAX_SIZE_BYTES
+from core_sdk.experiments.code._selection import MAX_SIZE_BYTES, select
 from core_sdk.experiments.code._unpacking import (
     STARTUP_HOOK,
     check_archive,
@@ -24,6 +24,7 @@ __all__ = [
     "has_startup_hook",
     "pack",
     "remove_code",
+    "select",
     "unpack",
     "unpack_for_trial",
     "with_startup_hook",

@@ -49,6 +49,9 @@ class TrialBody(Body, frozen=True):
     name: str | None = None
     """An empty name is the generated one."""
     notes: str | None = None
+    verdict: str | None = None
+    """keep or discard; empty to take it back."""
+    verdict_reason: str | None = None
 
 
 class SettingsBody(Body, frozen=True):
@@ -103,8 +106,9 @@ def label_trial(shared: SharedView, trial_id: Id, body: LabelsBody) -> Done:
 
 
 def change_trial(shared: SharedView, trial_id: Id, body: TrialBody) -> Done:
-    """Changes the name or the notes of a trial."""
-    trials.describe(shared.home, trial_id, name=body.name, notes=body.notes)
+    """Changes the name, the notes or the verdict of a trial."""
+    told = {"verdict": body.verdict, "verdict_reason": body.verdict_reason}
+    trials.describe(shared.home, trial_id, name=body.name, notes=body.notes, **told)
     return Done(f"changed trial {trial_id}")
 
 

@@ -42,6 +42,9 @@ _FIELDS = {
     "damaged_lines": "number",
     "name": "text",
     "notes": "text",
+    "parent": "number",
+    "hypothesis": "text",
+    "verdict": "text",
 }
 
 

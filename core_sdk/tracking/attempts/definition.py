@@ -67,19 +67,25 @@ class Definition:
 
 @dataclass(frozen=True)
 class Description:
-    """The name, the notes and the labels that a command line gives to a new trial, checked.
+    """The name, the notes and the labels that a command line gives to a new trial, and of what it is a variation.
 
-    Raises `InvalidNameError`, or `TypeError` for notes that are not valid Unicode.
+    Raises `InvalidNameError`, or `TypeError` for texts that are not valid Unicode.
     """
 
     trial_name: str | None = None
     notes: str = ""
     labels: Sequence[str] = ()
+    parent: int | None = None
+    """The trial of which the new one is a variation."""
+    hypothesis: str = ""
+    """What the variation is expected to show."""
+    time_limit_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.trial_name is not None:
             check_name("the trial's name", self.trial_name)
         check_text("the notes", self.notes)
+        check_text("the hypothesis", self.hypothesis)
         for label in self.labels:
             check_name("the label", label)
 

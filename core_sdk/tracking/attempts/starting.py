@@ -62,6 +62,7 @@ class AttemptStart:
     """Environment variables that neither the command nor the agent's environment sets."""
     ticket: Ticket | None = None
     """The ticket for the slots of the attempt, if it has taken any of this machine's."""
+    time_limit_s: float | None = None
 
     def on_nodes(self, addresses: Sequence[str]) -> AttemptStart:
         """Returns the start on these nodes, of which this is the first, and has as many slots as each. Records that."""
@@ -129,6 +130,9 @@ def begin(
         labels=list(described.labels),
         name=described.trial_name or "",
         notes=described.notes,
+        parent=described.parent,
+        hypothesis=described.hypothesis,
+        time_limit_s=described.time_limit_s,
         is_named=name is not None,
     )
     return _first_attempt(folder, trial, command, slots=slots)
@@ -375,6 +379,7 @@ def _start(
         },
         default_variables=slots.default_variables if slots else {},
         ticket=slots.ticket if slots else None,
+        time_limit_s=trial.time_limit_s,
     )
 
 

@@ -84,6 +84,11 @@ class TrialFolder:
         return self.path / "code"
 
     @property
+    def sources_path(self) -> Path:
+        """Where the sources of a variation are kept, to be compared with those of its parent."""
+        return self.path / "sources.tar.gz"
+
+    @property
     def changes_path(self) -> Path:
         return self.path / journal_name(0)
 

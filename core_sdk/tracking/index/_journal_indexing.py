@@ -61,6 +61,8 @@ _COURSE = (
     "drop_reason",
     "new_name",
     "new_notes",
+    "verdict",
+    "verdict_reason",
     "last_steps",
     "archived_attempt",
     "settled",
@@ -247,6 +249,9 @@ class JournalIndexer:
             case TrialDescribed():
                 row["new_name"] = row["new_name"] if record.name is None else record.name
                 row["new_notes"] = row["new_notes"] if record.notes is None else record.notes
+                row["verdict"] = row["verdict"] if record.verdict is None else record.verdict
+                told = row["verdict_reason"] if record.verdict_reason is None else record.verdict_reason
+                row["verdict_reason"] = told
             case TrialArchivedSet():
                 row["archived_attempt"] = record.attempt
             case Settled():

@@ -9,7 +9,7 @@ import msgspec
 
 from core_sdk.records import MAX_INT, Source
 
-REVISION = 21
+REVISION = 22
 """Raise it whenever a table changes, or what stands in it: an index of another revision is built again."""
 
 SCHEMA = """
@@ -35,6 +35,8 @@ CREATE TABLE trial (
     name TEXT NOT NULL,
     notes TEXT NOT NULL,
     seed INTEGER NOT NULL,
+    parent INTEGER,
+    hypothesis TEXT NOT NULL,
     continued_from TEXT,
     num_attempts INTEGER NOT NULL,
     steps_completed INTEGER NOT NULL,
@@ -80,6 +82,9 @@ CREATE TABLE attempt (
     -- What somebody has named the trial, and noted about it.
     new_name TEXT,
     new_notes TEXT,
+    -- What somebody has decided about it.
+    verdict TEXT,
+    verdict_reason TEXT,
     -- The step of the last report, at which an alert after it has happened.
     last_steps INTEGER,
     -- The newest attempt when the trial was archived.

@@ -123,9 +123,9 @@ def forget_trial(connection: sqlite3.Connection, trial_id: int) -> None:
 def _write(connection: sqlite3.Connection, trial_id: int, record: TrialRecord, num_attempts: int) -> None:
     hparams, labels = (msgspec.json.encode(value).decode() for value in (record.hparams, record.labels))
     # Without a time the trial counts as changed, so that after a kill it is indexed again.
-    described = labels, record.name, record.notes, record.seed
+    described = labels, record.name, record.notes, record.seed, record.parent, record.hypothesis
     row = trial_id, record.experiment_id, record.created, hparams, *described, record.continued_from, num_attempts
-    connection.execute("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '')", row)
+    connection.execute("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '')", row)
 
 
 def _journals(folder: TrialFolder, numbers: list[int]) -> list[_JournalKey]:

@@ -143,6 +143,10 @@ def _trial_row(
         name=name or generated_name(row["trial_id"], row["created"]),
         notes=row["notes"] if new_notes is None else new_notes,
         seed=row["seed"],
+        parent=row["parent"],
+        hypothesis=row["hypothesis"],
+        verdict=_newest(chief, "verdict") or "",
+        verdict_reason=_newest(chief, "verdict_reason") or "",
         environment=None if environment is None else msgspec.json.decode(environment, type=EnvironmentRecord),
     )
 
