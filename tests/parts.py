@@ -196,6 +196,7 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "kernel": _module("ipykernel"),
     "latency": _latency,
     "other users": lambda: None if os.geteuid() == 0 else "only root can be another user",
+    "mcp": _module("mcp"),
     "packet loss": _programs("iptables"),
     "release": _release,
     "site": _module("zensical"),

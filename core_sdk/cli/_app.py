@@ -9,6 +9,7 @@ import typer
 from core_sdk._version import __version__
 from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._group import MEANT, LazyGroup, command_group
+from core_sdk.cli.agents import mcp
 from core_sdk.cli.compare import compare
 from core_sdk.cli.preview_search import preview_search
 from core_sdk.cli.report import report
@@ -36,6 +37,7 @@ class _Root(LazyGroup):
         "master": ("core_sdk.cli.master.commands:app", "(m) The master: the process that runs a home's experiments."),
         "slot": ("core_sdk.cli.master.commands:slot_app", "Slots: the GPUs, or places on the CPU, that trials run on."),
         "queue": ("core_sdk.cli.master.commands:queue_app", "The queue: which experiment gets slots next."),
+        "skill": ("core_sdk.cli.agents:skill_app", "A page for coding agents: how to use these commands."),
         "home": ("core_sdk.cli.home.commands:app", "The home: the folder that holds all records."),
         "index": (
             "core_sdk.cli.home.commands:index_app",
@@ -64,6 +66,7 @@ app.command()(compare)
 app.command()(preview_search)
 app.command()(report)
 app.command()(ui)
+app.command()(mcp)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -1,7 +1,8 @@
 """What a trial shows, in 4 KB: its variation, its curve, its time, its error, for whoever decides what to try next."""
 
+from core_sdk.evidence._bounds import MOST_BYTES, bounded
 from core_sdk.evidence._code import keep_sources
-from core_sdk.evidence._evidence import MOST_BYTES, Evidence, read_evidence
-from core_sdk.evidence._tree import Branch, trial_tree
+from core_sdk.evidence._evidence import Evidence, read_evidence
+from core_sdk.evidence._tree import Branch, tree_lines, trial_tree
 
-__all__ = ["MOST_BYTES", "Branch", "Evidence", "keep_sources", "read_evidence", "trial_tree"]
+__all__ = ["MOST_BYTES", "Branch", "Evidence", "bounded", "keep_sources", "read_evidence", "tree_lines", "trial_tree"]

@@ -5,11 +5,12 @@ Each part has a share of the bytes; what a part leaves out is counted. So a long
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from core_sdk.errors import TrialNotFoundError
+from core_sdk.evidence._bounds import bounded
 from core_sdk.evidence._code import changes, read_sources
 from core_sdk.records import SearcherMetric, format_number
 from core_sdk.tracking import Home, View
@@ -17,18 +18,15 @@ from core_sdk.tracking.finding.facts import flat_hparams
 from core_sdk.tracking.logs.stream import LogReader
 from core_sdk.tracking.rows import SeriesRow, TrialRow
 
-MOST_BYTES = 4096
 _NUM_BUCKETS = 28
 _NUM_LOG_LINES = 20
 _MOST_LOG_BYTES = 64 << 10
 _MOST_LINE_CHARS = 160
-_OF_COUNT = 40
-"""The bytes of a part that its count of lines left out may take."""
 _ABSENT = object()
 
 
 @dataclass(frozen=True)
-class Curve:
+class DecidingCurve:
     """The values of the metric that decides: its points are the means of equally wide stretches of steps."""
 
     metric: str
@@ -50,7 +48,7 @@ class Evidence:
     there."""
     changed_lines: list[str] | None
     """The lines of the sources that differ from the parent's; None if they are not known of both."""
-    curve: Curve | None
+    curve: DecidingCurve | None
     seconds: dict[str, float]
     """The seconds from the start to the first report, from there to the last one, and from there to the end."""
     log: list[str]
@@ -61,16 +59,16 @@ class Evidence:
         row = self.trial
         judged = f"{row.verdict}: {row.verdict_reason}" if row.verdict_reason else row.verdict
         parts = [
-            _part(300, [f"trial {row.trial_id} ({row.name}), {row.state}{f': {row.reason}' if row.reason else ''}"]),
-            _part(700, _given(parent=row.parent, hypothesis=row.hypothesis, verdict=judged)),
-            _part(
+            bounded(300, [f"trial {row.trial_id} ({row.name}), {row.state}{f': {row.reason}' if row.reason else ''}"]),
+            bounded(700, _given(parent=row.parent, hypothesis=row.hypothesis, verdict=judged)),
+            bounded(
                 500, [f"{name}: {_value(old)} -> {_value(new)}" for name, (old, new) in self.changed_hparams.items()]
             ),
-            _part(900, self._code()),
-            _part(700, self._curve()),
-            _part(150, [", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())]),
-            _part(640, self.log, is_end_kept=True),
-            _part(160, [f"notes: {row.notes}"] if row.notes else []),
+            bounded(900, self._code()),
+            bounded(700, self._curve()),
+            bounded(150, [", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())]),
+            bounded(640, self.log, is_end_kept=True),
+            bounded(160, [f"notes: {row.notes}"] if row.notes else []),
         ]
         return "\n".join(part for part in parts if part)
 
@@ -125,7 +123,9 @@ def _differing(parent: TrialRow, row: TrialRow) -> dict[str, tuple[Any, Any]]:
     return {name: (old.get(name), new.get(name)) for name in names}
 
 
-def _read_curve(view: View, row: TrialRow, parent: TrialRow | None, deciding: SearcherMetric | None) -> Curve | None:
+def _read_curve(
+    view: View, row: TrialRow, parent: TrialRow | None, deciding: SearcherMetric | None
+) -> DecidingCurve | None:
     ranked = sorted(view.series(row.trial_id), key=lambda one: (one.group != "validation", one.group != "training"))
     chosen = next((one for one in ranked if deciding is None or one.name == deciding.name), None)
     if chosen is None:
@@ -138,7 +138,7 @@ def _read_curve(view: View, row: TrialRow, parent: TrialRow | None, deciding: Se
     extremes = {(lowest, figures.minimum), (highest, figures.maximum)}
     buckets = view.buckets(row.trial_id, chosen.group, chosen.name, _NUM_BUCKETS)
     means = {(one.last_steps, one.mean) for one in buckets if one.mean is not None}
-    return Curve(
+    return DecidingCurve(
         metric=f"{chosen.group}.{chosen.name}",
         smaller_is_better=smaller_is_better,
         points=sorted(extremes | {point for point in means if point[0] not in (lowest, highest)}),
@@ -191,22 +191,6 @@ def _log_tail(home: Home, trial_id: int) -> list[str]:
         tail = (tail + chunk.content)[-_MOST_LOG_BYTES:]
     lines = [line.rstrip("\r") for line in tail.decode(errors="replace").split("\n") if line.strip()]
     return [line[:_MOST_LINE_CHARS] for line in lines[-_NUM_LOG_LINES:]]
-
-
-def _part(most_bytes: int, lines: Iterable[str], *, is_end_kept: bool = False) -> str:
-    """Returns the lines of a part, as many as its share allows, and how many are left out. A long line is cut."""
-    told = list(lines)
-    most_of_line = (most_bytes - _OF_COUNT - 3) // min(len(told) or 1, 3)
-    kept: list[str] = []
-    size_bytes = 0
-    for line in reversed(told) if is_end_kept else told:
-        cut = line.encode()[:most_of_line].decode(errors="ignore")
-        if size_bytes + len(cut.encode()) + 1 > most_bytes - _OF_COUNT:
-            break
-        kept.append(cut)
-        size_bytes += len(cut.encode()) + 1
-    left_out = [f"({len(told) - len(kept)} lines left out)"] if len(kept) < len(told) else []
-    return "\n".join([*left_out, *reversed(kept)] if is_end_kept else [*kept, *left_out])
 
 
 def _given(**values: object) -> list[str]:

@@ -6,6 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from core_sdk.records import format_number
+from core_sdk.tracking import Home
+from core_sdk.tracking.finding.best import deciding_metric
 from core_sdk.tracking.finding.facts import Facts
 
 
@@ -34,3 +37,15 @@ def trial_tree(trials: Sequence[Facts], root: int | None = None) -> list[Branch]
     tops = children[None] if root is None else [by_id[root]]
     wanted = [one for one in tops if root is not None or children[one.row.trial_id] or one.row.hypothesis]
     return [branch for one in wanted for branch in below(one, 0)]
+
+
+def tree_lines(home: Home, branches: Sequence[Branch], metric: str | None = None) -> Iterator[str]:
+    """Yields a line for each trial: its number, its verdict or state, its best value, and its hypothesis or name."""
+    for one in branches:
+        row = one.trial.row
+        deciding = deciding_metric(home, row.experiment_id, metric, None)
+        name = "" if deciding is None else f"{'min' if deciding.smaller_is_better else 'max'}.{deciding.name}"
+        value = None if deciding is None else one.trial.metric(name)
+        best = "" if value is None or deciding is None else f"{deciding.name} {format_number(value)}"
+        told = [str(row.trial_id), row.verdict or row.state, best, row.hypothesis or row.name]
+        yield "  " * one.depth + "  ".join(word for word in told if word)

@@ -46,12 +46,13 @@ class Agent:
 def test_twenty_experiments_are_read_in_few_tokens(cli: Cli, write_script: WriteScript, home: Home) -> None:
     """Twenty variations, of which some fail, are run, read, judged and compared, by outputs of 4 KB at most."""
     agent, draw = Agent(cli), random.Random(7)
-    best, best_rate, best_loss = None, 1.0, float("inf")
+    best: int | None = None
+    best_rate, best_loss = 1.0, float("inf")
     for number in range(20):
         rate = best_rate + draw.uniform(-0.3, 0.3) if best else best_rate
         end = "raise ValueError('it diverges')" if number % 7 == 3 else ""
         write_script(SCRIPT.format(rate=rate, end=end))
-        parent = ["--parent", str(best)] if best else []
+        parent: list[str] = ["--parent", str(best)] if best else []
         hypothesis = f"a rate of {rate:.3f} is better"
         agent.call("run", *parent, "--hypothesis", hypothesis, "--time-limit", "2m", "--", sys.executable, "train.py")
         trial_id = number + 1

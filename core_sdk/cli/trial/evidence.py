@@ -12,7 +12,7 @@ from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import OfExperiment, TrialId
 from core_sdk.cli.render.output import AsJson, print_list, print_object
 from core_sdk.cli.render.text import printable
-from core_sdk.records import fields_of, format_number
+from core_sdk.records import fields_of
 from core_sdk.steering import trials
 from core_sdk.tracking import open_view
 from core_sdk.tracking.finding.best import deciding_metric
@@ -60,31 +60,23 @@ def tree(
     ] = None,
     experiment: OfExperiment = None,
     metric: BestMetric = None,
+    every: Annotated[bool, typer.Option("--all", help="All of them, and not only the newest in 4 KB.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show trials below those that they vary, each with its best value, its verdict and its hypothesis."""
-    from core_sdk.evidence import trial_tree
+    from core_sdk.evidence import MOST_BYTES, bounded, tree_lines, trial_tree
 
     home = open_home()
     with open_view(home) as view:
         if root is not None:
             view.trial(root)
         branches = trial_tree(read_facts(view, view.trials(experiment)), root)
-    for branch in branches if not as_json else ():
-        row = branch.trial.row
-        deciding = deciding_metric(home, row.experiment_id, metric, None)
-        name = "" if deciding is None else f"{'min' if deciding.smaller_is_better else 'max'}.{deciding.name}"
-        value = None if deciding is None else branch.trial.metric(name)
-        told = [
-            str(row.trial_id),
-            row.verdict or row.state,
-            "" if value is None or deciding is None else f"{deciding.name} {format_number(value)}",
-            row.hypothesis or row.name,
-        ]
-        typer.echo("  " * branch.depth + "  ".join(printable(word) for word in told if word))
     if as_json:
         names = ("trial_id", "parent", "hypothesis", "verdict", "verdict_reason", "state")
         print_list({"depth": one.depth} | {name: getattr(one.trial.row, name) for name in names} for one in branches)
+        return
+    lines = [printable(line) for line in tree_lines(home, branches, metric)]
+    typer.echo("\n".join(lines) if every else bounded(MOST_BYTES, lines, is_end_kept=True))
 
 
 def verdict(
