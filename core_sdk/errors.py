@@ -6,7 +6,8 @@
     │   ├── HomeNotSharedError
     │   ├── HomeTooNewError
     │   ├── CollectionRunningError
-    │   └── RecordDamagedError
+    │   ├── RecordDamagedError
+    │   └── UnknownRecordsError       (not those of a tool that can be imported)
     ├── AttemptError                  one execution of a trial's script
     │   ├── AttemptClaimedError
     │   ├── WriterRefusedError
@@ -204,6 +205,15 @@ class RecordDamagedError(HomeError):
         self.path = path
         self.reason = reason
         super().__init__(f"{path} cannot be read: {reason}. Restore it from a copy, or delete what it describes.")
+
+
+class UnknownRecordsError(HomeError):
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} cannot be imported: {reason}. What can be: event files of TensorBoard, stores of MLflow, "
+            "databases of trackio."
+        )
 
 
 class AttemptError(CoreSDKError):

@@ -11,6 +11,7 @@ from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._group import MEANT, LazyGroup, command_group
 from core_sdk.cli.agents import mcp
 from core_sdk.cli.compare import compare
+from core_sdk.cli.exchange.importing import import_runs
 from core_sdk.cli.preview_search import preview_search
 from core_sdk.cli.report import report
 from core_sdk.cli.running.run import run
@@ -63,6 +64,7 @@ app = command_group(
 )
 app.command(cls=CommandAfterDashes)(run)
 app.command()(compare)
+app.command("import")(import_runs)
 app.command()(preview_search)
 app.command()(report)
 app.command()(ui)

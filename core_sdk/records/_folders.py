@@ -173,6 +173,8 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """What the variation is expected to show."""
     time_limit_s: float | None = None
     """How long each attempt may run: it is then asked to stop, and killed if it does not."""
+    imported_from: str = ""
+    """The run of another tool that the trial was imported from, by a name that no other run has."""
 
     @property
     def told_hparams(self) -> dict[str, Any]:

@@ -42,20 +42,24 @@ def media_of_event(message: bytes) -> list[tuple[ScriptMedium, bytes]]:
         raise ValueError("the message is no event") from error
     found = []
     for value in event.summary.value:
-        if (medium := _medium(value)) is not None:
+        if (medium := medium_of(value)) is not None:
             if not math.isfinite(event.wall_time):
                 raise ValueError("the event has no time")
             file, content = medium
-            tag = value.tag.removesuffix(_SUFFIX_OF_TEXTS) if file.kind == "text" else value.tag
-            found.append((ScriptMedium(event.wall_time, event.step, tag[:_MAX_TAG_CHARS], file), content))
+            found.append((ScriptMedium(event.wall_time, event.step, name_of_medium(value.tag, file), file), content))
     return found
 
 
-def _medium(value: Any) -> tuple[MediaFile, bytes] | None:
+def name_of_medium(tag: str, file: MediaFile) -> str:
+    return (tag.removesuffix(_SUFFIX_OF_TEXTS) if file.kind == "text" else tag)[:_MAX_TAG_CHARS]
+
+
+def medium_of(value: Any) -> tuple[MediaFile, bytes] | None:
     """Returns a value of a summary as a file; None for a scalar, and for what has no form as a file."""
     match value.WhichOneof("value"):
         case "image":
-            return _image(value.image)
+            image = value.image
+            return _image(image.encoded_image_string, image.width or None, image.height or None)
         case "audio":
             return _audio(value.audio)
         case "histo":
@@ -63,16 +67,18 @@ def _medium(value: Any) -> tuple[MediaFile, bytes] | None:
         case "tensor" if value.metadata.plugin_data.plugin_name == "text":
             text = b"\n\n".join(value.tensor.string_val).decode(errors="replace")
             return _file("text", "text/plain", text.encode())
+        case "tensor" if value.metadata.plugin_data.plugin_name == "images":  # TensorFlow 2 writes both sizes before
+            width, height, content = [*value.tensor.string_val, b"", b"", b""][:3]
+            return _image(content, *(int(size) if size.isdigit() else None for size in (width, height)))
         case _:
             return None
 
 
-def _image(image: Any) -> tuple[MediaFile, bytes] | None:
-    content = image.encoded_image_string
+def _image(content: bytes, width: int | None, height: int | None) -> tuple[MediaFile, bytes] | None:
     media_type = next((kind for magic, kind in _IMAGES.items() if content.startswith(magic)), None)
     if media_type is None:
         return None
-    return _file("image", media_type, content, width=image.width or None, height=image.height or None)
+    return _file("image", media_type, content, width=width, height=height)
 
 
 def _audio(audio: Any) -> tuple[MediaFile, bytes] | None:

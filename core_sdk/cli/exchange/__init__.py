@@ -1,0 +1,1 @@
+"""Commands that take records from other tools, and give ours to them."""
