@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import re
@@ -14,6 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from parts import needs
+
+from core_sdk._version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGEST_INSTALL_BYTES = 250_000_000
@@ -102,13 +105,27 @@ def test_what_needs_torch_says_what_to_install(installed: Installed, tmp_path: P
     assert 'core_sdk.pytorch needs torch: pip install "core-sdk[torch]"' in imported.stderr
 
 
+def build(directory: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", directory], cwd=ROOT, check=True)
+    return directory
+
+
+def test_two_builds_have_the_same_bytes(tmp_path: Path) -> None:
+    """Whoever builds a release again gets its wheel and its source distribution, byte for byte."""
+    built, again = build(tmp_path / "built"), build(tmp_path / "again")
+
+    names = sorted(file.name for file in built.iterdir())
+    assert [name.rpartition("-")[2] for name in names] == ["any.whl", f"{__version__}.tar.gz"]
+    assert filecmp.cmpfiles(built, again, names, shallow=False) == (names, [], [])
+
+
 @needs("release")
 def test_the_registry_would_take_the_wheel_and_the_sources(tmp_path: Path) -> None:
     """`twine check` finds nothing in what is uploaded."""
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", tmp_path], cwd=ROOT, check=True)
+    files = list(build(tmp_path).iterdir())
 
     checked = subprocess.run(
-        [sys.executable, "-m", "twine", "check", "--strict", *tmp_path.iterdir()], capture_output=True, text=True
+        [sys.executable, "-m", "twine", "check", "--strict", *files], capture_output=True, text=True
     )
 
     assert (checked.returncode, checked.stdout.count("PASSED")) == (0, 2), checked.stdout
