@@ -15,6 +15,7 @@ from core_sdk.cli.exchange.importing import import_runs
 from core_sdk.cli.preview_search import preview_search
 from core_sdk.cli.report import report
 from core_sdk.cli.running.run import run
+from core_sdk.cli.running.submit import submit
 from core_sdk.cli.ui import ui
 
 _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usage; 3 what was named (a trial, an
@@ -63,6 +64,7 @@ app = command_group(
     cls=_Root,
 )
 app.command(cls=CommandAfterDashes)(run)
+app.command(cls=CommandAfterDashes)(submit)
 app.command()(compare)
 app.command("import")(import_runs)
 app.command()(preview_search)

@@ -9,8 +9,9 @@ A submitted experiment is steered by the master of its home, which is started if
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, TrialNotRunningError
 from core_sdk.experiments.calling import call
@@ -19,7 +20,11 @@ from core_sdk.records import Wish
 from core_sdk.steering import trials
 from core_sdk.steering.checks import checked_labels, checked_text
 from core_sdk.tracking import Home, open_view
+from core_sdk.tracking.attempts.command import script_name
 from core_sdk.tracking.home import with_reserve
+
+if TYPE_CHECKING:
+    from core_sdk.experiments.submission import Submitted
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,38 @@ class Steered:
     """The state of the experiment after that."""
     trial_ids: tuple[int, ...] = ()
     """The trials that were asked to stop, or killed, in an experiment without a master."""
+
+
+def config_of_command(
+    command: Sequence[str],
+    *,
+    name: str = "",
+    description: str = "",
+    labels: Iterable[str] = (),
+    hparams: Mapping[str, Any] = {},
+    metric: str = "loss",
+    max_restarts: int = 5,
+    resources: Mapping[str, Any] = {},
+) -> dict[str, Any]:
+    """Returns the configuration of an experiment whose only trial runs this command, with these hyperparameters."""
+    return {
+        "name": name or script_name(command),
+        "description": description,
+        "labels": list(labels),
+        "entrypoint": list(command),
+        "hyperparameters": {key: {"type": "const", "val": value} for key, value in hparams.items()},
+        "searcher": {"name": "single", "metric": metric},
+        "max_restarts": max_restarts,
+        "resources": dict(resources),
+    }
+
+
+def submit(home: Home, config: Mapping[str, Any]) -> Submitted:
+    """Submits an experiment whose trials run in the current directory. Raises the errors of `submission.submit`."""
+    from core_sdk.experiments import submission  # storages, which the other verbs do not need
+
+    text, source = submission.read_config(config)
+    return submission.submit(home, text, source=source)
 
 
 def pause(home: Home, experiment_id: int, by: str) -> Steered:

@@ -58,6 +58,26 @@ def master(home: Home) -> Iterator[None]:
         yield
 
 
+def test_a_command_is_submitted_as_an_experiment_with_one_trial(home: Home, cli: Cli, tmp_path: Path) -> None:
+    """The trial runs in the current directory, has the options of `run`, and is started again after a failure."""
+    (tmp_path / "once.py").write_text(
+        "import sys\nfrom core_sdk import core\nwith core.init(distributed=core.DistributedContext()) as context:\n"
+        "    print(sys.argv[1:], context.info.trial.hparams, len(context.info.slot_ids), flush=True)\n"
+        "    context.info.trial.attempt > 1 or sys.exit(3)\n"
+    )
+    options = ["--hparam", "lr=0.5", "--slots", "2", "--label", "mine", "--max-restarts", "1", "--name", "once"]
+
+    submitted = cli("submit", *options, "--follow", "--", sys.executable, "once.py", "${args}")
+    wrong = cli("submit", "--nodes", "2", "--", "true")
+
+    assert submitted.status == 0 and submitted.output.startswith("Created experiment 1\n")
+    shown = "['--lr=0.5'] {'lr': 0.5} 2"
+    assert [home.trial(1).log_path(attempt).read_text() for attempt in (1, 2)] == [f"{shown}\n"] * 2
+    record = home.experiment(1).read()
+    assert (record.name, record.labels, record.search and record.search.searcher) == ("once", ["mine"], "single")
+    assert wrong.status == 2 and "give --engine slurm, too" in wrong.errors
+
+
 @pytest.fixture(autouse=True)
 def model(tmp_path: Path) -> Path:
     """The code directory `model` and the configuration `search.yaml`, where the commands run."""

@@ -109,7 +109,7 @@ def create(
         raise typer.Exit(run_test(make_home(), do, is_local=local, num_places=slots))
     if local:
         raise typer.Exit(_run_locally(make_home(), do, slots, as_json=as_json))
-    _submit(do, "Created", as_json=as_json, is_followed=follow)
+    submit_to_master(do, "Created", as_json=as_json, is_followed=follow)
 
 
 def fork(
@@ -132,7 +132,7 @@ def fork(
         changes = overrides or ()
         return fork(home, experiment, text, source=str(config_file), overrides=changes, is_paused=paused)
 
-    _submit(do, "Created", as_json=as_json, is_followed=follow)
+    submit_to_master(do, "Created", as_json=as_json, is_followed=follow)
 
 
 def continue_(
@@ -172,7 +172,7 @@ def continue_(
         chosen = _best_trial(home, experiment) if trial is None else trial
         return continue_as_new(home, chosen, overrides=changes, is_paused=paused)
 
-    _submit(do, "Created" if new else "Continued", as_json=as_json, is_followed=follow)
+    submit_to_master(do, "Created" if new else "Continued", as_json=as_json, is_followed=follow)
 
 
 def follow(experiment: SubmittedId, as_json: AsJson = False) -> None:
@@ -186,7 +186,8 @@ def follow(experiment: SubmittedId, as_json: AsJson = False) -> None:
     raise typer.Exit(show(Follower(make_home(), experiment), as_json=as_json))
 
 
-def _submit(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool) -> None:
+def submit_to_master(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool) -> None:
+    """Submits by `do`, tells the experiment, and shows it to its end if `is_followed`."""
     from core_sdk.experiments.calling import start_early
 
     home = make_home()
