@@ -67,6 +67,7 @@ class Cluster:
     def __init__(self, hosts: HostGroup, directory: Path) -> None:
         self.hosts = hosts
         self._directory = directory
+        self._daemons: dict[str, subprocess.Popen[Any]] = {}
 
     def submit(self, script: str, *options: str, cwd: Path) -> int:
         """A batch script's job id; its output, of all its starts, goes to `<cwd>/<job id>.out`."""
@@ -130,8 +131,31 @@ class Cluster:
         self._start_munge()
         self._start_daemon(self.hosts[0], ["slurmctld", "-D"], "ctld")
         for host in self.hosts:
-            self._start_daemon(host, ["slurmd", "-D", "-N", host.name], host.name)
+            self._start_slurmd(host)
         wait_for(self._is_ready, _START_S)
+
+    def restart_controller(self) -> None:
+        """Kills slurmctld, and starts it again."""
+        self._kill_daemon("ctld")
+        self._start_daemon(self.hosts[0], ["slurmctld", "-D"], "ctld")
+
+    def restart_slurmd(self, host: Host) -> None:
+        """Kills the node's slurmd, and starts it again; its jobs go on."""
+        self._kill_daemon(host.name)
+        self._start_slurmd(host)
+
+    def reboot(self, host: Host) -> None:
+        """Kills all processes of a node that is not the controller's, and starts its slurmd again."""
+        host.kill_all()
+        self._daemons[host.name].wait()
+        self._start_slurmd(host)
+
+    def _start_slurmd(self, host: Host) -> None:
+        self._start_daemon(host, ["slurmd", "-D", "-N", host.name], host.name)
+
+    def _kill_daemon(self, name: str) -> None:
+        self._daemons[name].kill()
+        self._daemons[name].wait()
 
     def _start_munge(self) -> None:
         place = self._directory / "munge"
@@ -145,8 +169,10 @@ class Cluster:
         wait_for((place / "socket").exists, _START_S)
 
     def _start_daemon(self, host: Host, argv: Sequence[str], name: str) -> None:
-        with (self._directory / f"{name}.stderr").open("wb") as errors:
-            host.start(argv, env=self._environment(), cwd=self._directory, stdout=errors, stderr=errors)
+        with (self._directory / f"{name}.stderr").open("ab") as errors:
+            self._daemons[name] = host.start(
+                argv, env=self._environment(), cwd=self._directory, stdout=errors, stderr=errors
+            )
 
     def _is_ready(self) -> bool:
         code, output, _ = self.try_to_run(
