@@ -21,7 +21,7 @@ from core_sdk.slots import Slots
 from core_sdk.slurm import commands
 from core_sdk.slurm.fate import Fate, fate_of, follows
 from core_sdk.slurm.script import step_command
-from core_sdk.slurm.submission import note_end, settle, submit_next
+from core_sdk.slurm.submission import note_end, settle, submit_next, versions
 from core_sdk.tracking.attempts.continuation import describe_end, newest_good_checkpoint
 from core_sdk.tracking.attempts.ending import read_end, read_settled
 from core_sdk.tracking.attempts.killing import kill, killable_attempt
@@ -180,11 +180,12 @@ _WORDS = {
 def begin_job() -> tuple[TrialFolder, SlurmJob, CaughtSignals]:
     """Returns what the `TrialJob` of this process is made of, by its arguments, `--trial=ID --home=IDENTITY`.
 
-    Raises `SlurmError` if this process belongs to no job, or does not see the trial.
+    Raises `SlurmError` if this process belongs to no job, does not see the trial, or has another Python or torch.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--trial", type=int, required=True)
     parser.add_argument("--home", required=True)
+    parser.add_argument("--versions", default=versions())
     options = parser.parse_args()
     caught = CaughtSignals()
     home = Environment.read().home
@@ -197,6 +198,13 @@ def begin_job() -> tuple[TrialFolder, SlurmJob, CaughtSignals]:
             f"{os.uname().nodename} cannot run the job",
             f"it does not see trial {options.trial} of the home {home}",
             "CORE_SDK_HOME must lie on a file system that all nodes share, at the same path",
+        )
+    if options.versions != versions():
+        raise SlurmError(
+            f"{os.uname().nodename} cannot run the job",
+            f"it has other versions of Python and torch, {versions()}, than where the trial was submitted, "
+            f"{options.versions}",
+            "Give all nodes the same environment",
         )
     return folder, job, caught
 

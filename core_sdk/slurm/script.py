@@ -78,35 +78,48 @@ class JobRequest:
         return ""
 
 
-def trial_script(request: JobRequest, trial_id: int, home: Path, identity: str, python: str = sys.executable) -> str:
-    """Returns the batch script of the jobs of one trial. `identity` is the home's, and `python` the interpreter's path.
+@dataclass(frozen=True)
+class JobPlace:
+    """What the nodes of a job have to have."""
 
-    Each job goes on with the trial.
-    """
+    home: Path
+    identity: str
+    """The home's identity."""
+    versions: str
+    """Those of Python and torch, such as `3.11/2.6.0`."""
+    python: str = sys.executable
+    """The interpreter's path."""
+
+    def command(self, module: str, trial: object) -> str:
+        """Returns the line that runs the trial's job."""
+        options = f"--trial={trial} --home={self.identity} --versions={self.versions}"
+        return f"exec {shlex.quote(self.python)} -P -m {module} {options}"
+
+
+def trial_script(request: JobRequest, trial_id: int, place: JobPlace) -> str:
+    """Returns the batch script of the jobs of one trial. Each job goes on with the trial."""
     return _script(
         request,
         f"Trial {trial_id}: its first job runs this script, and so does each one that goes on with it.",
         name=f"core-sdk-{trial_id}",
-        output=f"{home}/runs/{trial_id}/slurm-%j.out",
-        home=home,
-        lines=[f"exec {shlex.quote(python)} -P -m core_sdk.slurm --trial={trial_id} --home={identity}"],
+        output=f"{place.home}/runs/{trial_id}/slurm-%j.out",
+        home=place.home,
+        lines=[place.command("core_sdk.slurm", trial_id)],
     )
 
 
-def experiment_script(
-    request: JobRequest, experiment_id: int, home: Path, identity: str, python: str = sys.executable
-) -> str:
+def experiment_script(request: JobRequest, experiment_id: int, place: JobPlace) -> str:
     """Returns the batch script of arrays of an experiment's trials. Its argument is the trial at place 0."""
     return _script(
         request,
         f"Experiment {experiment_id}: job N of an array runs trial $1 + N.",
         name=f"core-sdk-experiment-{experiment_id}",
         output="/dev/null",
-        home=home,
+        home=place.home,
         lines=[
             "trial=$(($1 + SLURM_ARRAY_TASK_ID))",
             'exec >>"$CORE_SDK_HOME/runs/$trial/slurm-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.out" 2>&1 || exit',
-            f"exec {shlex.quote(python)} -P -m core_sdk.master.pools.slurm --trial=$trial --home={identity}",
+            place.command("core_sdk.master.pools.slurm", "$trial"),
         ],
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +13,7 @@ from typing import Literal
 from core_sdk.errors import SlurmError, TrialCompletedError, TrialInSlurmError
 from core_sdk.records import Settled, SlurmRecord
 from core_sdk.slurm import commands
-from core_sdk.slurm.script import JobRequest, trial_script
+from core_sdk.slurm.script import JobPlace, JobRequest, trial_script
 from core_sdk.tracking.attempts.command import command_here
 from core_sdk.tracking.attempts.ending import read_end
 from core_sdk.tracking.attempts.starting import AttemptStart
@@ -69,7 +71,18 @@ def on_gpus(request: JobRequest) -> JobRequest:
 
 
 def script_of(request: JobRequest, home: Home, trial_id: int) -> str:
-    return trial_script(request, trial_id, home.root.absolute(), home.identity())
+    return trial_script(request, trial_id, place_of(home))
+
+
+def place_of(home: Home) -> JobPlace:
+    """Returns what nodes have to have in common with this machine."""
+    return JobPlace(home.root.absolute(), home.identity(), versions())
+
+
+def versions() -> str:
+    """Returns the versions of Python and torch here, such as `3.11/2.6.0`."""
+    torch, (major, minor) = importlib.metadata.version("torch").partition("+")[0], sys.version_info[:2]
+    return f"{major}.{minor}/{torch}"
 
 
 def note(folder: TrialFolder, job_id: str, *, newest: int) -> None:

@@ -79,12 +79,12 @@ class Cluster:
         """The output of one of Slurm's commands, which must be a success."""
         return self.hosts[0].run(argv, env=self._environment(), cwd=cwd or self._directory).stdout
 
-    def try_to_run(self, argv: Sequence[str], *, cwd: Path) -> tuple[int, str, str]:
+    def try_to_run(self, argv: Sequence[str], *, cwd: Path, timeout_s: float = _START_S * 2) -> tuple[int, str, str]:
         """The exit status, stdout and stderr of one of Slurm's commands."""
         process = self.hosts[0].start(
             argv, env=self._environment(), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        output, errors = process.communicate(timeout=_START_S * 2)
+        output, errors = process.communicate(timeout=timeout_s)
         return process.returncode, output, errors
 
     def start(self, argv: Sequence[str], *, cwd: Path, **keywords: Any) -> subprocess.Popen[Any]:

@@ -177,6 +177,19 @@ def test_a_home_that_a_node_does_not_see_is_told(slurm: Cluster, home: Home, pla
     assert "must lie on a file system that all nodes share" in running.shown
 
 
+@pytest.mark.slow
+def test_a_node_that_lacks_the_python_of_the_job_is_told(slurm: Cluster, home: Home, place: Path) -> None:
+    """What the node says of a job that cannot begin is the trial's reason."""
+    slurm.host_named("h2").bind(place / "train.py", sys.executable)
+
+    running = Foreground(slurm, place, ["--sbatch=--nodelist=h2", *_ALONE])
+
+    assert running.wait() == 75, running.shown
+    assert "has ended as FAILED" in running.shown and "before the training began: " in running.shown
+    assert "Permission denied" in state(home)[1]
+    slurm.host_named("h2").run(["umount", Path(sys.executable).resolve()])
+
+
 def test_without_slurm_the_engine_is_refused(home: Home, place: Path) -> None:
     """A machine without sbatch says so, and no trial is left."""
     variables = {"PATH": str(place), "CORE_SDK_HOME": str(home.root)}

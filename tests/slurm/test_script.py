@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,20 +12,23 @@ import pytest
 from core_sdk.slurm.commands import JobState, parse_has_gpus, parse_states
 from core_sdk.slurm.fate import fate_of, follows
 from core_sdk.slurm.reasons import lasts, plain_reason
-from core_sdk.slurm.script import JobRequest, experiment_script, step_command, trial_script
+from core_sdk.slurm.script import JobPlace, JobRequest, experiment_script, step_command, trial_script
+from core_sdk.slurm.submission import versions
+from core_sdk.tracking import Home
 
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "schedulers.md"
 
 
 def script(request: JobRequest, home: Path = Path("/h")) -> list[str]:
-    return trial_script(request, 1, home, "0").splitlines()
+    return trial_script(request, 1, JobPlace(home, "0", "3.11/2.6.0")).splitlines()
 
 
 def test_a_batch_script_is_the_one_that_the_page_shows() -> None:
     """The script has our options, and then the user's lines as they are."""
     request = JobRequest(2, 16, True, ("--partition=gpu", "--time=4:00:00"))
 
-    text = trial_script(request, 12, Path("/shared/core-sdk"), "8f14e45f-…", "/shared/venv/bin/python")
+    place = JobPlace(Path("/shared/core-sdk"), "8f14e45f-…", "3.11/2.6.0", "/shared/venv/bin/python")
+    text = trial_script(request, 12, place)
 
     assert f"```\n{text}```" in _DOCUMENT.read_text()
 
@@ -118,14 +124,29 @@ def test_reasons_are_told_in_plain_words(reason: str, words: str, stays: bool) -
 
 def test_an_experiment_has_one_script_for_arrays_of_its_trials() -> None:
     """A job of an array finds its trial by its place in the array, and its output lies with the trial."""
-    lines = experiment_script(JobRequest(1, 2), 3, Path("/h"), "0", "python").splitlines()
+    lines = experiment_script(JobRequest(1, 2), 3, JobPlace(Path("/h"), "0", "3.11/2.6.0", "python")).splitlines()
 
     assert "#SBATCH --job-name=core-sdk-experiment-3" in lines
     assert lines[-3:] == [
         "trial=$(($1 + SLURM_ARRAY_TASK_ID))",
         'exec >>"$CORE_SDK_HOME/runs/$trial/slurm-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.out" 2>&1 || exit',
-        "exec python -P -m core_sdk.master.pools.slurm --trial=$trial --home=0",
+        "exec python -P -m core_sdk.master.pools.slurm --trial=$trial --home=0 --versions=3.11/2.6.0",
     ]
+
+
+def test_a_node_with_another_python_or_torch_is_told(home: Home) -> None:
+    """A job on a node whose Python or torch differs from those of the submission runs nothing, and says both."""
+    made = Home.create(home.root)
+    options = [f"--trial={made.create_trial().trial_id}", f"--home={made.identity()}", "--versions=3.9/1.13.1"]
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "CORE_SDK_HOME": str(home.root)}
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "core_sdk.slurm", *options], env=os.environ | job, capture_output=True, text=True
+    )
+
+    assert ended.returncode == 1
+    assert f"other versions of Python and torch, {versions()}, than where" in ended.stdout
+    assert "submitted, 3.9/1.13.1. Give all nodes the same environment." in ended.stdout
 
 
 def test_the_end_of_a_job_is_told_from_its_fields() -> None:

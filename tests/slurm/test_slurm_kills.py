@@ -81,7 +81,7 @@ class Killing:
 
     def _kill_master(self) -> None:
         if (pid := signed_by(lock_path(self._home.root))) is not None:
-            self._slurm.run(["kill", "-9", str(pid)])
+            self._slurm.try_to_run(["kill", "-9", str(pid)], cwd=self._place)  # it may have ended meanwhile
 
     def _agents(self) -> Iterator[int]:
         for pid in _processes("train.py alone"):

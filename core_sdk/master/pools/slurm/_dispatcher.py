@@ -18,7 +18,7 @@ from core_sdk.master.pools.slurm._order import AttemptKey, key_of, ordered_trial
 from core_sdk.records import SlurmRecord
 from core_sdk.slurm import commands
 from core_sdk.slurm.script import ARRAY_SIZE, JobRequest, experiment_script
-from core_sdk.slurm.submission import on_gpus, script_path
+from core_sdk.slurm.submission import on_gpus, place_of, script_path
 from core_sdk.slurm.watching import ASK_S, SOON_S, ask
 from core_sdk.tracking.home import Home, TrialFolder
 
@@ -47,7 +47,6 @@ class Dispatcher:
         """The reason for which Slurm takes no jobs just now; else empty."""
         self._home = home
         self._tell = tell
-        self._identity = home.identity()
         self._requests: dict[int, JobRequest] = {}
         self._nices: dict[int, int] = {}
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -189,7 +188,7 @@ class Dispatcher:
         if order.experiment_id not in self._requests:
             self._requests[order.experiment_id] = request_of(order.submission())
         request = self._requests[order.experiment_id]
-        text = experiment_script(request, order.experiment_id, self._home.root.absolute(), self._identity)
+        text = experiment_script(request, order.experiment_id, place_of(self._home))
         for claim in new:
             write_order(claim.folder, claim.order)
             script_path(claim.folder).write_text(text)

@@ -16,6 +16,7 @@ from core_sdk.master.pools.slurm._dispatcher import Dispatcher, is_passing, requ
 from core_sdk.master.pools.slurm._jobs import CLUSTER, JobClaim, JobExecution, newest_supervised
 from core_sdk.slurm import commands
 from core_sdk.slurm.script import experiment_script
+from core_sdk.slurm.submission import place_of
 from core_sdk.tracking.attempts.running import never_began, take_back
 from core_sdk.tracking.home import Home, TrialFolder
 
@@ -59,7 +60,7 @@ class SlurmPool(ResourcePool):
             if problem := request.problem():
                 return f"{beginning}: {problem}"
             with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
-                file.write(experiment_script(request, experiment_id, self._home.root.absolute(), self._home.identity()))
+                file.write(experiment_script(request, experiment_id, place_of(self._home)))
                 file.flush()
                 commands.check(Path(file.name))
         except SlurmError as error:
