@@ -85,6 +85,8 @@ class ExperimentStateMachine:
         """Trials whose next attempt waits for slots, in the order in which they began to wait."""
         self.is_paused = False
         self.priority = config.resources.priority
+        self.place = float(experiment_id)
+        """Its place among experiments of the same priority: the oldest comes first unless somebody has moved one."""
         self.max_slots = config.resources.max_slots
         self.closing: tuple[FinalState, str] | None = None
         """The state in which it will end once its trials have ended, and the reason."""
@@ -420,6 +422,8 @@ class ExperimentStateMachine:
             self.priority = event.priority
         if event.max_slots is not None:
             self.max_slots = None if event.max_slots == NO_LIMIT else event.max_slots
+        if event.place is not None:
+            self.place = event.place
 
     def _read(self, event: ValidationRead) -> None:
         trial = self.trials[event.request_id]

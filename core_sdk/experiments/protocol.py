@@ -71,6 +71,8 @@ class ExperimentStatus(msgspec.Struct, frozen=True):
     running: tuple[RunningTrial, ...] = ()
     since: float | None = None
     """The time since which the first of the waiting trials waits, in seconds since the epoch."""
+    place: float = 0.0
+    """Its place among experiments of the same priority; smaller ones are served first."""
     why: str = ""
     """The reason for which that one waits, if nothing keeps the experiment from going on (`suspended`)."""
 
@@ -147,6 +149,14 @@ class ChangeSettings(MasterRequest[MasterAnswer], frozen=True, kw_only=True, tag
     max_slots: int | None = None
 
 
+class Move(MasterRequest[MasterAnswer], frozen=True, kw_only=True, tag="move"):
+    """Gives an experiment the priority of another one, and the place directly before or behind it."""
+
+    experiment_id: int
+    other_id: int
+    is_behind: bool = False
+
+
 class KillTrial(MasterRequest[MasterAnswer], frozen=True, kw_only=True, tag="kill_trial"):
     experiment_id: int
     trial_id: int
@@ -171,4 +181,4 @@ class Down(MasterRequest[MasterAnswer], frozen=True, kw_only=True, tag="down"):
     """Ends the master."""
 
 
-AnyRequest = Submit | Want | Continue | ChangeSettings | KillTrial | Post | GetStatus | Down
+AnyRequest = Submit | Want | Continue | ChangeSettings | Move | KillTrial | Post | GetStatus | Down

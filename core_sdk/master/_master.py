@@ -36,6 +36,7 @@ from core_sdk.experiments.protocol import (
     KillTrial,
     MasterAnswer,
     MasterStatus,
+    Move,
     Post,
     PostAnswer,
     StateAnswer,
@@ -43,7 +44,7 @@ from core_sdk.experiments.protocol import (
     Want,
 )
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.master._queue import decide
+from core_sdk.master._queue import decide, levels, place_beside
 from core_sdk.master._run import Run
 from core_sdk.master._standstill import Standstill, file_states, find_held
 from core_sdk.master.pools import MachinePool, ResourcePool
@@ -196,7 +197,9 @@ class Master:
                 f"ends a trial of it{'' if isinstance(error, CodeDamagedError) else anew}"
             ) from error
 
-    def _change_experiment(self, request: Submit | Want | Continue | ChangeSettings | KillTrial | Post) -> MasterAnswer:
+    def _change_experiment(
+        self, request: Submit | Want | Continue | ChangeSettings | Move | KillTrial | Post
+    ) -> MasterAnswer:
         match request:
             case Submit(experiment_id=experiment_id, is_paused=is_paused):
                 return StateAnswer(state=self._begin(experiment_id, is_paused=is_paused).experiment.state)
@@ -209,6 +212,8 @@ class Master:
                 change = SettingsChanged(time=time.time(), priority=request.priority, max_slots=request.max_slots)
                 run.record(change)
                 return MasterAnswer()
+            case Move():
+                return self._move(request)
             case KillTrial():
                 return self._kill_trial(request)
             case Post():
@@ -254,6 +259,16 @@ class Master:
         run.record(ExperimentContinued(time=time.time(), by=request.by))
         self._carry_out(run)
         return StateAnswer(state=run.experiment.state)
+
+    def _move(self, request: Move) -> MasterAnswer:
+        run, other = self._unended(request.experiment_id), self._unended(request.other_id).experiment
+        if run.experiment is other:
+            raise MasterError(f"experiment {request.experiment_id} cannot be moved before or behind itself")
+        others = (each.experiment for each in self._runs.values() if each is not run)
+        places = [each.place for each in others if each.priority == other.priority]
+        place = place_beside(other.place, places, is_behind=request.is_behind)
+        run.record(SettingsChanged(time=time.time(), priority=other.priority, place=place))
+        return MasterAnswer()
 
     def _kill_trial(self, request: KillTrial) -> MasterAnswer:
         experiment_id, trial_id = request.experiment_id, request.trial_id
@@ -312,6 +327,7 @@ class Master:
             pool.cluster,
             running,
             since,
+            experiment.place,
             why,
         )
 
@@ -422,8 +438,7 @@ class Master:
         rooms = {node: max(0, room - held[node]) for node, room in pool.rooms().items()}
         is_waiting = any(demand.waiting and demand.slots_per_trial for demand in active)
         decisions = decide(active, rooms, pool.foreign(used) if is_waiting else {})
-        priorities = {demand.priority for demand in active if demand.waiting or demand.running}
-        pool.prioritize({each.experiment_id: sum(one < each.priority for one in priorities) for each in active})
+        pool.prioritize(levels(active))
         for experiment_id in runs:
             self._waits.pop(experiment_id, None)
         for experiment_id, most in decisions.scattered.items():

@@ -13,7 +13,7 @@ MAX_WITHOUT_SLOTS = 100
 
 @dataclass(frozen=True)
 class Demand:
-    """The demand of one experiment. A smaller `priority` comes first; of equal ones, the older experiment."""
+    """The demand of one experiment. A smaller `priority` comes first; of equal ones, a smaller `place`."""
 
     experiment_id: int
     priority: int
@@ -31,6 +31,11 @@ class Demand:
     """Running trials that are about to free their slots."""
     num_nodes: int = 1
     """The number of nodes that the next trial takes."""
+    place: float = 0.0
+
+    @property
+    def order(self) -> tuple[int, float, int]:
+        return self.priority, self.place, self.experiment_id
 
     @property
     def slots_per_node(self) -> int:
@@ -80,7 +85,7 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int], foreign: Mapping
     later trial is started. Running trials of less important experiments are stopped for it, the youngest first, if that
     frees enough slots. Before all that, an experiment that has more than its `max_slots` gives up its youngest trials.
     """
-    ordered = sorted(demands, key=lambda demand: (demand.priority, demand.experiment_id))
+    ordered = sorted(demands, key=lambda demand: demand.order)
     if excess := [(demand.experiment_id, request_id) for demand in ordered for request_id in _excess(demand)]:
         return Decisions(excess=excess)
     free, coming = Counter(rooms), Counter[str]()
@@ -124,6 +129,25 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int], foreign: Mapping
                 return decisions
             decisions.start.append((demand.experiment_id, request_id))
     return decisions
+
+
+def place_beside(other: float, places: Iterable[float], *, is_behind: bool) -> float:
+    """Returns a place directly before or behind the `other` one, among `places` of other experiments."""
+    neighbours = [place for place in places if (place > other if is_behind else place < other)]
+    edge = other + 1 if is_behind else other - 1
+    return (other + (min(neighbours) if is_behind else max(neighbours))) / 2 if neighbours else edge
+
+
+def levels(demands: Iterable[Demand]) -> dict[int, int]:
+    """Returns how many steps each experiment comes after the first one, for a queue that knows only such steps.
+
+    Experiments of one priority have one level, unless one of them was moved: then each has its own.
+    """
+    ordered = sorted(demands, key=lambda demand: demand.order)
+    moved = {demand.priority for demand in ordered if demand.place != demand.experiment_id}
+    keys = {each.experiment_id: (each.priority, each.order if each.priority in moved else ()) for each in ordered}
+    steps = list(dict.fromkeys(keys[each.experiment_id] for each in ordered if each.waiting or each.running))
+    return {id_: sum(step < key for step in steps) for id_, key in keys.items()}
 
 
 def _num_begun(demand: Demand) -> int:

@@ -132,6 +132,7 @@ class Run:
             [request_id for request_id in claims if request_id not in nodes],
             frozenset(trial.request_id for trial in running if trial.stop is not None),
             self.pool.num_nodes(self._config.resources),
+            experiment.place,
         )
 
     def waiting(self) -> list[tuple[float, str]]:

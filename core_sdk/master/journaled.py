@@ -43,4 +43,5 @@ def _experiments(home: Home, problem: str) -> Iterator[ExperimentStatus]:
                     if trial.trial_id is not None
                 ),
                 next(iter(experiment.waiting.values()), None),
+                experiment.place,
             )

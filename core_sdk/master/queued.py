@@ -54,7 +54,7 @@ def queue_of(home: Home, status: HomeStatus, tickets: Sequence[PostedTicket]) ->
 
 
 def _of_experiments(home: Home, told: Sequence[ExperimentStatus], place: int | None) -> Iterator[Queued]:
-    for one in sorted(told, key=lambda one: (one.priority, one.experiment_id)):
+    for one in sorted(told, key=lambda one: (one.priority, one.place, one.experiment_id)):
         waits_here = one.waiting > 0 and not one.cluster
         yield Queued(
             one.experiment_id,

@@ -50,6 +50,8 @@ class SettingsChanged(Line, tag="settings_changed"):
     priority: int | None = None
     max_slots: int | None = None
     """-1 means no limit."""
+    place: float | None = None
+    """Its place among experiments of the same priority."""
 
 
 class TrialNumbered(Line, tag="trial_created"):

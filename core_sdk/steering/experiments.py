@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, TrialNotRunningError
 from core_sdk.experiments.calling import call
-from core_sdk.experiments.protocol import ChangeSettings, Want
+from core_sdk.experiments.protocol import ChangeSettings, Move, Want
 from core_sdk.records import Wish
 from core_sdk.steering import trials
 from core_sdk.steering.checks import checked_labels, checked_text
@@ -132,6 +132,18 @@ def set_slots(home: Home, experiment_id: int, *, priority: int | None = None, ma
     """
     check_submitted(home, experiment_id, "no master gives its trials slots")
     call(home.root, ChangeSettings(experiment_id=experiment_id, priority=priority, max_slots=max_slots))
+
+
+def move(home: Home, experiment_id: int, *, ahead_of: int | None = None, behind: int | None = None) -> None:
+    """Puts a submitted experiment directly before or behind another one of the home, whose priority it gets.
+
+    Give one of both. Raises `ValueError` otherwise, and `MasterError` if one of the experiments has ended.
+    """
+    if (other_id := behind if ahead_of is None else ahead_of) is None or None not in (ahead_of, behind):
+        raise ValueError("an experiment is moved ahead of one or behind one: give one of both")
+    for each in (experiment_id, other_id):
+        check_submitted(home, each, "no master gives its trials slots")
+    call(home.root, Move(experiment_id=experiment_id, other_id=other_id, is_behind=ahead_of is None))
 
 
 def archive(home: Home, experiment_id: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from core_sdk.master._queue import Decisions, Demand, decide
+from core_sdk.master._queue import Decisions, Demand, decide, levels, place_beside
 
 A, B, C, D, E = (UUID(int=number) for number in range(1, 6))
 
@@ -22,13 +22,14 @@ def demand(
     unplaced: Sequence[UUID] = (),
     stopping: Sequence[UUID] = (),
     num_nodes: int = 1,
+    place: float | None = None,
 ) -> Demand:
     """`nodes` has a letter for each node of each trial that runs; without it all run on node "a"."""
     nodes_of = dict(zip(running, nodes or "a" * len(running), strict=True))
     is_stopping = frozenset(stopping)
-    return Demand(
-        experiment_id, priority, slots, max_slots, waiting, running, nodes_of, unplaced, is_stopping, num_nodes
-    )
+    place = float(experiment_id) if place is None else place
+    counts = priority, slots, max_slots, waiting, running, nodes_of, unplaced, is_stopping, num_nodes, place
+    return Demand(experiment_id, *counts)
 
 
 def test_the_older_of_two_experiments_comes_first() -> None:
@@ -187,3 +188,20 @@ def test_trials_are_stopped_on_as_many_nodes_as_a_trial_takes() -> None:
     assert over_two == Decisions(blocked=(1, A), preempt=[(2, B)])
     assert on_each == Decisions(blocked=(1, A), preempt=[(2, B)])
     assert decide([urgent, demand(2, [], [B], nodes="a")], rooms={"a": 1, "b": 2}) == Decisions(scattered={1: 1})
+
+
+def test_an_experiment_is_moved_between_its_new_neighbours() -> None:
+    """A place is halfway to the next experiment on that side, or one step beyond the last."""
+    assert place_beside(2.0, [1.0, 2.0, 3.0], is_behind=True) == 2.5
+    assert place_beside(2.0, [1.0, 2.0, 3.0], is_behind=False) == 1.5
+    assert (place_beside(2.0, [2.0], is_behind=True), place_beside(2.0, [], is_behind=False)) == (3.0, 1.0)
+
+
+def test_the_place_decides_among_equal_priorities() -> None:
+    """A moved experiment is served at its place, and other queues get the order of experiments as steps."""
+    old, young, moved, last = demand(1, [A]), demand(2, [B]), demand(2, [B], place=0.5), demand(3, [C], priority=50)
+
+    assert decide([old, young], {"a": 1}).start == [(1, A)]
+    assert decide([old, moved], {"a": 1}).start == [(2, B)]
+    assert levels([old, young, last]) == {1: 0, 2: 0, 3: 1}
+    assert levels([old, moved, last]) == {1: 1, 2: 0, 3: 2}

@@ -145,6 +145,8 @@ def test_trials_are_arrays_in_the_order_of_their_priorities(slurm: Cluster, home
     slurm.wait_for(lambda: nices(slurm) == {first: {"100"}, second: {"0"}})
     slurm.run([*_CORE_SDK, "experiment", "set", "priority", "2", "60"], cwd=place)
     slurm.wait_for(lambda: nices(slurm) == {first: {"0"}, second: {"100"}})
+    slurm.run([*_CORE_SDK, "queue", "move", "2", "--ahead-of", "1"], cwd=place)
+    slurm.wait_for(lambda: nices(slurm) == {first: {"100"}, second: {"0"}})
     slurm.run([*_CORE_SDK, "master", "down"], cwd=place)
     after = jobs(slurm)
     rows = json.loads(slurm.run([*_CORE_SDK, "queue", "list", "--json"], cwd=place))
@@ -154,10 +156,8 @@ def test_trials_are_arrays_in_the_order_of_their_priorities(slurm: Cluster, home
     slurm.run(["scancel", blocker])
 
     assert before == after and set(before) == set(range(1, 33))
-    assert [(row["experiment_id"], row["num_waiting"], row["engine"]) for row in rows] == [
-        (1, 30, "slurm"),
-        (2, 2, "slurm"),
-    ]
+    shown = [(row["experiment_id"], row["priority"], row["num_waiting"], row["engine"]) for row in rows]
+    assert shown == [(2, 42, 2, "slurm"), (1, 42, 30, "slurm")]
     assert home.trial_ids() == list(range(1, 33)) or not home.trial_ids()
 
 

@@ -10,7 +10,8 @@ import typer
 from core_sdk.cli._arguments import AvoidBusy, parse_slots
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._group import command_group
-from core_sdk.cli._home import go_on, make_home
+from core_sdk.cli._home import go_on, make_home, open_home
+from core_sdk.cli._ids import Experiment, parse_experiment
 from core_sdk.cli._messages import say
 from core_sdk.cli.render.output import AsJson, choose_format, print_one, print_rows
 from core_sdk.cli.render.tables import Column
@@ -23,6 +24,7 @@ from core_sdk.master.journaled import journaled_status
 from core_sdk.master.occupancy import OccupiedSlot, busy_gpus, occupied_slots, status_without_master
 from core_sdk.master.queued import Queued, homes_in_line, queue_of
 from core_sdk.slots import SlotDirectory, clock, describe_line
+from core_sdk.steering import experiments
 from core_sdk.tracking import Home
 
 _NO_MASTER = "no master runs: `core-sdk master up` starts one"
@@ -152,6 +154,28 @@ def list_queue(
         Column("Why", lambda row: row.why, can_be_cut=True),
     ]
     print_rows(rows, Queued, columns, choose_format(as_json), "Nothing waits or runs.")
+
+
+@queue_app.command()
+def move(
+    experiment: Experiment,
+    ahead_of: Annotated[
+        int | None,
+        typer.Option(parser=parse_experiment, metavar="EXPERIMENT", help="It comes directly before this one."),
+    ] = None,
+    behind: Annotated[
+        int | None,
+        typer.Option(parser=parse_experiment, metavar="EXPERIMENT", help="It comes directly behind this one."),
+    ] = None,
+) -> None:
+    """Move an experiment in the queue of this home, to the priority of another one.
+
+    In Slurm this moves jobs that wait, among those of this home. On Ray, and on this machine, it decides which trial is
+    started next; what has begun stays, unless a smaller priority needs its slots.
+    """
+    if (ahead_of is None) == (behind is None):
+        raise typer.BadParameter("say where to: --ahead-of EXPERIMENT or --behind EXPERIMENT")
+    experiments.move(open_home(), experiment, ahead_of=ahead_of, behind=behind)
 
 
 def _read_status() -> HomeStatus | None:

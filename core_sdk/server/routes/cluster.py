@@ -56,8 +56,8 @@ def queue(shared: SharedView) -> QueueAnswer:
     """Returns the experiments in the order in which they get slots."""
     status = _status(shared)
     rows = shared.snapshot().experiments
-    found = [_queued(one, rows.get(one.experiment_id)) for one in (status.experiments if status else ())]
-    return QueueAnswer(status is not None, sorted(found, key=lambda one: (one.priority, one.experiment_id)))
+    told = sorted(status.experiments if status else (), key=lambda one: (one.priority, one.place, one.experiment_id))
+    return QueueAnswer(status is not None, [_queued(one, rows.get(one.experiment_id)) for one in told])
 
 
 def _status(shared: SharedView) -> HomeStatus | None:
