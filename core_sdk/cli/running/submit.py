@@ -11,7 +11,7 @@ from core_sdk.cli._arguments import Hparams, NewLabels, parse_hparams, parse_slo
 from core_sdk.cli.render.output import AsJson
 
 
-class _Engine(enum.StrEnum):
+class ExperimentEngine(enum.StrEnum):
     local = "local"
     ray = "ray"
     slurm = "slurm"
@@ -32,7 +32,7 @@ def submit(
             show_default="1 on each node",
         ),
     ] = None,
-    engine: Annotated[_Engine, typer.Option(help="Where it runs.")] = _Engine.local,
+    engine: Annotated[ExperimentEngine, typer.Option(help="Where it runs.")] = ExperimentEngine.local,
     nodes: Annotated[
         int, typer.Option(min=1, help="Slurm: the number of nodes, on each of which COMMAND is started.")
     ] = 1,
@@ -62,7 +62,7 @@ def submit(
     from core_sdk.steering import experiments
 
     hparams = parse_hparams(hparam or [])
-    if engine is not _Engine.slurm and (nodes > 1 or sbatch):
+    if engine is not ExperimentEngine.slurm and (nodes > 1 or sbatch):
         raise typer.BadParameter("--nodes and --sbatch are about Slurm: give --engine slurm, too")
     config = experiments.config_of_command(
         command,
@@ -73,6 +73,6 @@ def submit(
         metric=metric,
         max_restarts=max_restarts,
         resources={"engine": engine.value, "slots_per_trial": slots or nodes, "priority": priority}
-        | ({"slurm": {"nodes": nodes, "sbatch_args": sbatch or []}} if engine is _Engine.slurm else {}),
+        | ({"slurm": {"nodes": nodes, "sbatch_args": sbatch or []}} if engine is ExperimentEngine.slurm else {}),
     )
     submit_to_master(lambda home: experiments.submit(home, config), "Created", as_json=as_json, is_followed=follow)
