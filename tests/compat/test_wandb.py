@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cli.commands import run_cli
 from processes import Script
 
 import core_sdk.compat.wandb as wandb
@@ -294,3 +297,105 @@ def test_a_script_need_not_finish(
     expected = {"training.loss": [(0, 1.0), (1, 0.0), (2, -1.0)]}
     assert [points(number) for number in (1, 2)] == [expected | {"summary.loss.min": [(2, -1.0)]}] * 2
     assert points(3) == expected
+
+
+def test_gradients_are_watched() -> None:
+    """watch() reports histograms of gradients and parameters, in the row of the next log(), at the frequency asked."""
+    model = torch.nn.Linear(2, 1)
+    run = wandb.init()
+    run.watch(model, log="all", log_freq=2)
+
+    for step in range(4):
+        model(torch.ones(1, 2)).sum().backward()
+        run.log({"loss": float(step)})
+    run.unwatch(model)
+    model(torch.ones(1, 2)).sum().backward()
+    run.log({"loss": 4.0})
+
+    found = points()
+    assert {name: [step for step, _ in values] for name, values in found.items()} == {
+        "training.loss": [0, 1, 2, 3, 4],
+        "gradients.weight": [1, 3],
+        "gradients.bias": [1, 3],
+        "parameters.weight": [1, 3],
+        "parameters.bias": [1, 3],
+    }
+
+
+def test_files_are_checkpoints(tmp_path: Path) -> None:
+    """An artifact is a version of a model; what save() names and the directory of the run are stored as they end."""
+    file = tmp_path / "model.pt"
+    file.write_text("first")
+    run = wandb.init(project="p")
+    run.log({"loss": 1.0}, step=3)
+
+    run.save("model.pt")
+    artifact = wandb.Artifact("weights", type="model", metadata={"epoch": 1})
+    artifact.add_file("model.pt")
+    with artifact.new_file("notes/readme.txt") as notes:
+        notes.write("hello")
+    assert run.log_artifact(artifact, aliases=["best"]).wait().version == "v0"
+    file.write_text("second, and longer")
+    run.log_artifact("model.pt", name="weights", type="model")
+    Path(run.dir, "config.txt").write_text("kept")
+    found = wandb.use_artifact("me/p/weights:best")
+    assert found.metadata == {"epoch": 1} and Path(found.download("copy"), "notes/readme.txt").read_text() == "hello"
+    assert Path(wandb.use_artifact("weights").file("newest")).read_text() == "second, and longer"
+    with pytest.raises(wandb.Error, match=r"the artifact 'weights' has no version 'v7'\. Its versions: v1, v0"):
+        wandb.use_artifact("weights:v7")
+    wandb.finish()
+
+    stored = the_trial().list_checkpoints()
+    assert {each.metadata["steps_completed"] for each in stored} == {3}
+    saved = {str(each.metadata.get("saved")): each for each in stored if "saved" in each.metadata}
+    assert Path(saved["model.pt"].download(), "model.pt").read_text() == "second, and longer"
+    (own,) = [each for pattern, each in saved.items() if pattern != "model.pt"]
+    assert Path(own.download(), "config.txt").read_text() == "kept"
+
+
+def test_event_writers_report_too(tmp_path: Path) -> None:
+    """With sync_tensorboard, what SummaryWriters write is reported at the steps of the script, until the run ends."""
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    run = wandb.init(sync_tensorboard=True)
+    writer = tensorboard.SummaryWriter(str(tmp_path / "events"))
+
+    writer.add_scalar("charts/return", 1.0, 10)
+    writer.add_scalar("charts/return", torch.tensor(2.0), global_step=20)
+    writer.add_histogram("weights", torch.ones(3), 20)
+    writer.add_text("hyperparameters", "lr = 1")
+    run.log({"loss": 1.0})
+    wandb.finish()
+    writer.add_scalar("charts/return", 3.0, 30)
+    writer.close()
+
+    found = points()
+    assert found["charts.return"] == [(10, 1.0), (20, 2.0)] and found["training.loss"] == [(20, 1.0)]
+    assert found["training.weights"][0][1].kind == "histogram"
+    assert found["training.hyperparameters"][0][1].kind == "text"
+
+
+CHOSEN = """
+    import core_sdk.compat.wandb as wandb
+
+    run = wandb.init(project="ignored", config={"lr": 0.1, "layers": 2})
+    run.config.update({"lr": 0.3, "seed": 1})
+    run.log({"lr": run.config.lr})
+"""
+
+
+def test_what_the_command_line_has_chosen_comes_first(tmp_path: Path) -> None:
+    """Hyperparameters of `core-sdk run`, and so those of a search, are the config, whatever the script says."""
+    (tmp_path / "train.py").write_text(textwrap.dedent(CHOSEN))
+
+    ended = run_cli(tmp_path, "run", "--name", "p", "--hparam", "lr=0.5", "--", sys.executable, "train.py")
+
+    assert ended.status == 0, ended.errors
+    assert the_trial().hparams == {"lr": 0.5, "layers": 2, "seed": 1} and points() == {"training.lr": [(0, 0.5)]}
+
+
+def test_only_rank_0_records(run_script: Callable[..., tuple[int, str, str]]) -> None:
+    """The run of another rank is disabled, which a warning says."""
+    status, _, errors = run_script(ENDS, RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
+
+    assert (status, Tracker().list_trials()) == (0, [])
+    assert "this rank records nothing: rank 0 does, for all" in errors

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+_CALLBACKS = (
+    "Lightning, Transformers and Accelerate have callbacks of ours (docs/integrations.md); with other libraries, call "
+    "wandb.log() in a callback of your own"
+)
 _INSTEAD = {
     "wandb.Api": "read trials with core_sdk.client: docs/client.md",
     "wandb.Html": "log a text, as core_sdk.media.Text",
     "wandb.agent": "a search of `core-sdk experiment create` runs the script once for each trial: docs/search.md",
     "wandb.apis": "read trials with core_sdk.client: docs/client.md",
     "wandb.controller": "a search of `core-sdk experiment create` does it: docs/search.md",
-    "wandb.integration": "Lightning, Transformers and Accelerate have callbacks of their own: docs/integrations.md",
+    "wandb.integration": _CALLBACKS,
+    "wandb.keras": _CALLBACKS,
     "wandb.link_artifact": "log_artifact() makes a version of a model: docs/moving-from-wandb.md",
     "wandb.link_model": "log_model() makes a version of a model: docs/moving-from-wandb.md",
     "wandb.plot_table": "log the wandb.Table itself",
     "wandb.restore": "read files with `core-sdk checkpoint download`, or use_artifact()",
+    "wandb.sklearn": "log what it draws as figures of Matplotlib, or with wandb.plot.confusion_matrix()",
     "wandb.sweep": "a search of `core-sdk experiment create` takes its place: docs/search.md",
+    "wandb.xgboost": _CALLBACKS,
 }
 
 

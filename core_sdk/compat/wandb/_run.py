@@ -149,9 +149,13 @@ class Run(OfOneProcess):
         """Returns None: `core-sdk ui` shows the run."""
 
     def log(
-        self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None, sync: bool | None = None
+        self,
+        data: Mapping[str, Any] | None = None,
+        step: int | None = None,
+        commit: bool | None = None,
+        sync: bool | None = None,
     ) -> None:
-        """Reports values of a step, which is the next one unless it is given.
+        """Reports values of a step, which is the next one unless it is given. Without values it only ends the row.
 
         Raises `UsageError` after `finish()`, `TypeError` for what is no dict with text as keys, and
         `InvalidMetricError` for a value that cannot be kept.
@@ -159,7 +163,7 @@ class Run(OfOneProcess):
         with self._lock:
             if (history := self._open_history("log()")) is None:
                 return
-            values = history.log(data, step, commit)
+            values = history.log({} if data is None else data, step, commit)
             self.summary.heed(values)
             for name, value in values.items():
                 if history.definitions.of(name).figures and (number := number_of(value)) is not None:

@@ -15,7 +15,8 @@ from core_sdk.compat.wandb._values import Table
 from core_sdk.compat.wandb.errors import UsageError
 from core_sdk.core import Context
 from core_sdk.errors import ModelNotFoundError, NotRecordedError
-from core_sdk.records import EXTENSIONS, Media
+from core_sdk.records import EXTENSIONS, MANIFEST_NAME, Media
+from core_sdk.storage import METADATA_NAME
 
 
 class Artifact:
@@ -37,7 +38,6 @@ class Artifact:
         self.version: str | None = None
         self._files: dict[str, Path] = {}
         self._contents: dict[str, bytes] = {}
-        self._new_files: tempfile.TemporaryDirectory[str] | None = None
         self._checkpoint: client.Checkpoint | None = None
 
     @property
@@ -63,12 +63,11 @@ class Artifact:
     @contextlib.contextmanager
     def new_file(self, name: str, mode: str = "w", encoding: str | None = None) -> Iterator[IO[Any]]:
         """Opens a file that becomes a part of the artifact."""
-        if self._new_files is None:
-            self._new_files = tempfile.TemporaryDirectory(prefix="core-sdk-artifact-")
-        path = Path(self._new_files.name) / str(len(self._files))
-        with path.open(mode, encoding=encoding) as file:
-            yield file
-        self._files[name] = path
+        with tempfile.TemporaryDirectory(prefix="core-sdk-artifact-") as directory:
+            path = Path(directory) / "file"
+            with path.open(mode, encoding=encoding) as file:
+                yield file
+            self._contents[name] = path.read_bytes()
 
     def add(self, obj: Any, name: str) -> None:
         """Adds a medium or a table as a file."""
@@ -89,6 +88,8 @@ class Artifact:
         directory = Path(root or Path("artifacts") / f"{self.name}:{self.version}")
         if not directory.exists():
             self._stored().download(directory)
+            for name in (METADATA_NAME, MANIFEST_NAME):
+                (directory / name).unlink(missing_ok=True)
         return str(directory)
 
     def file(self, root: str | Path | None = None) -> str:
