@@ -41,6 +41,7 @@ PACKAGES = {
     "core_sdk.client": "Trials, experiments, checkpoints and models from a program or a notebook; "
     "[the guide](client.md) shows how they are found.",
     "core_sdk.media": "Images, audio and other media as [values of a report](media.md).",
+    "core_sdk.compat.wandb": "wandb's names; [the guide](moving-from-wandb.md) says what becomes of each.",
     "core_sdk.search": "Search methods of your own; [the guide](custom-search.md) shows how one is written.",
     "core_sdk.searcher": "The names of Determined for search methods of your own.",
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from core_sdk._version import __version__
 from core_sdk.compat.wandb import errors, plot, util
 from core_sdk.compat.wandb._beginning import init
 from core_sdk.compat.wandb._config import Config
@@ -16,8 +15,9 @@ from core_sdk.compat.wandb._missing import missing
 from core_sdk.compat.wandb._run import Run
 from core_sdk.compat.wandb._settings import AlertLevel, Settings
 from core_sdk.compat.wandb._stored import Artifact
-from core_sdk.compat.wandb._values import Audio, Histogram, Image, Plotly, Table, Video
+from core_sdk.compat.wandb._values import Audio, Histogram, Image, Table, Video
 from core_sdk.compat.wandb.errors import CommError, Error, UsageError
+from core_sdk.media import Figure as Plotly
 
 if TYPE_CHECKING:
     from core_sdk.compat.wandb._rows import Summary
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     run: Run | None
     config: Config
     summary: Summary
+
+__version__ = "0.28.2"
+"""The version of wandb whose names these are, which scripts ask for."""
 
 __all__ = [
     "AlertLevel",
@@ -42,15 +45,12 @@ __all__ = [
     "UsageError",
     "Video",
     "__version__",
-    "config",
     "errors",
     "finish",
     "init",
     "login",
     "plot",
-    "run",
     "setup",
-    "summary",
     "util",
 ]
 

@@ -105,7 +105,7 @@ def _begun(given: Mapping[str, Any], values: Mapping[str, Any], settings: Settin
     config = Config(
         {**recorded, **values},
         chosen=chosen,
-        may_change=may_change,
+        may_change=may_change or identity.has_begun,
         record=lambda changed: context.record_hparams(changed, update=True),
     )
     if open_context is not None or identity.has_begun:

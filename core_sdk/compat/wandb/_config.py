@@ -91,6 +91,7 @@ class Config(MutableMapping[str, Any]):
         self.update({name: value for name, value in config_mapping(values).items() if name not in self._values})
 
     def as_dict(self) -> dict[str, Any]:
+        """Returns a copy as a dict."""
         return dict(self._values)
 
     def __getitem__(self, name: str) -> Any:

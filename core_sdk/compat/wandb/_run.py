@@ -98,6 +98,7 @@ class Run(OfOneProcess):
 
     @property
     def path(self) -> str:
+        """The entity, if there is one, the project and the id."""
         return "/".join(filter(None, (self.entity, self.project, self.id)))
 
     @property
@@ -107,7 +108,7 @@ class Run(OfOneProcess):
 
     @property
     def name(self) -> str | None:
-        """The name of the trial."""
+        """The name of the trial. A change is recorded."""
         if self._name is None and self._context is not None:
             self._name = self._trial().name
         return self._name
@@ -120,6 +121,7 @@ class Run(OfOneProcess):
 
     @property
     def notes(self) -> str | None:
+        """What people should know of the trial. A change is recorded."""
         return self._notes
 
     @notes.setter
@@ -130,6 +132,7 @@ class Run(OfOneProcess):
 
     @property
     def tags(self) -> tuple[str, ...]:
+        """Labels of the trial. A change is recorded."""
         return self._tags
 
     @tags.setter
@@ -143,6 +146,7 @@ class Run(OfOneProcess):
         self._tags = tuple(tags)
 
     def project_name(self) -> str:
+        """Returns the name of the experiment."""
         return self.project
 
     def get_url(self) -> None:
@@ -254,6 +258,7 @@ class Run(OfOneProcess):
         return ArtifactStore(self._context).find(artifact_or_name)
 
     def log_model(self, path: str | Path, name: str | None = None, aliases: Sequence[str] | None = None) -> Artifact:
+        """Stores a file or a directory as an artifact of the type "model"."""
         return self.log_artifact(path, name, "model", aliases)
 
     def use_model(self, name: str) -> str:

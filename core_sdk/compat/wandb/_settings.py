@@ -44,5 +44,4 @@ class Settings:
     @property
     def has_figures_of_machine(self) -> bool:
         """Whether the figures of the machine are recorded."""
-        names = ("x_disable_stats", "disable_stats", "x_disable_machine_info")
-        return not any(getattr(self, f"{prefix}{name}", False) for name in names for prefix in ("", "_"))
+        return not any(getattr(self, name, False) for name in ("x_disable_stats", "_disable_stats"))

@@ -20,7 +20,10 @@ from core_sdk.storage import METADATA_NAME
 
 
 class Artifact:
-    """Files under a name, a type and metadata. They are copied by `log_artifact()`."""
+    """Files under a name, a type and metadata.
+
+    `log_artifact()` copies the files as they are then, and returns when they are stored.
+    """
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Artifact:
 
     @property
     def is_stored(self) -> bool:
+        """Whether `log_artifact()` or `use_artifact()` has returned it."""
         return self._checkpoint is not None
 
     def add_file(self, local_path: str | Path, name: str | None = None, **unused: Any) -> None:
@@ -77,6 +81,7 @@ class Artifact:
         self._contents[f"{name}.{EXTENSIONS.get(value.file.media_type, 'bin')}"] = value.content
 
     def add_reference(self, uri: str, *args: object, **kwargs: object) -> None:
+        """Raises `UsageError`: an artifact has files alone."""
         raise UsageError(f"{missing('wandb.Artifact.add_reference')}: note {uri!r} in the artifact's metadata")
 
     def wait(self, timeout: float | None = None) -> Artifact:

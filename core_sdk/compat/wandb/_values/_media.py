@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 from core_sdk import media
@@ -48,7 +47,7 @@ def _drawn(figure: Any) -> bytes:
 
 
 def _scaled(data: Any, normalize: bool) -> Any:
-    """Returns pixels from 0 to 1; those of a batch side by side."""
+    """Returns pixels from 0 to 1; those of a batch below each other."""
     if data.ndim == 4:
         data = data.swapaxes(0, 1).reshape(data.shape[1], -1, data.shape[3]) if hasattr(data, "cpu") else data.squeeze()
     data = data * 1.0
@@ -92,8 +91,3 @@ class Audio(media.Audio):
 
     def __init__(self, data_or_path: Any, sample_rate: int | None = None, caption: str | None = None) -> None:
         super().__init__(data_or_path, sample_rate, caption=caption or "")
-
-
-def Plotly(figure: Any) -> media.Figure:
-    """Returns a figure of Plotly, which may also be logged as it is."""
-    return media.Figure(str(figure) if isinstance(figure, Path) else figure)

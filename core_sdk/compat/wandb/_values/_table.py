@@ -36,11 +36,13 @@ class Table:
             self.add_data(*row)
 
     def add_data(self, *row: Any) -> None:
+        """Adds a row. Raises `ValueError` unless it has a value for each column."""
         if len(row) != len(self.columns):
             raise ValueError(f"the row has {len(row)} values, and the table {len(self.columns)} columns")
         self.data.append(list(row))
 
     def add_column(self, name: str, data: Sequence[Any]) -> None:
+        """Adds a column. Raises `ValueError` unless it has a value for each row."""
         values = list(data)
         if self.data and len(values) != len(self.data):
             raise ValueError(f"the column {name!r} has {len(values)} values, and the table {len(self.data)} rows")
@@ -49,17 +51,20 @@ class Table:
         self.data = [[*row, value] for row, value in zip(rows, values, strict=True)]
 
     def get_column(self, name: str) -> list[Any]:
+        """Returns the values of a column."""
         return [row[self.columns.index(name)] for row in self.data]
 
     def iterrows(self) -> Iterator[tuple[int, list[Any]]]:
+        """Yields the number of each row, from 0, and the row."""
         return iter(enumerate(self.data))
 
     def as_medium(self) -> media.Table:
-        """Returns the table as it is now. In the place of a picture stands its number in its column, from 1."""
+        """Returns the table as it is now. In the place of a medium stands its kind and the number of its row."""
         return media.Table([[_cell(value, number) for value in row] for number, row in enumerate(self.data, 1)],
                            columns=self.columns, caption=self._title)  # fmt: skip
 
     def media_by_column(self) -> dict[str, list[Media]]:
+        """Returns the media of each column that has some."""
         columns = {
             name: [value for value in self.get_column(name) if isinstance(value, Media)] for name in self.columns
         }
