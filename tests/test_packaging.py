@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import itertools
 import json
 import subprocess
@@ -17,6 +18,7 @@ from frameworks.build_horovod import VERSION as HOROVOD
 from frameworks.install import DEEPSPEED
 from packaging.requirements import Requirement
 
+import core_sdk
 from core_sdk.config.entrypoint import LAUNCHERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -129,19 +131,7 @@ def test_a_launch_begins_without_torch() -> None:
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "False"
 
 
-SUBPACKAGES = [
-    "client",
-    "core",
-    "experimental",
-    "integrations",
-    "loop",
-    "media",
-    "pytorch",
-    "search",
-    "searcher",
-    "sgd",
-    "train",
-]
+SUBPACKAGES = [name for name in core_sdk.__all__ if inspect.ismodule(getattr(core_sdk, name)) and name != "errors"]
 
 
 def test_each_subpackage_is_loaded_when_it_is_first_used() -> None:
