@@ -211,8 +211,8 @@ class UnknownRecordsError(HomeError):
     def __init__(self, path: Path, reason: str) -> None:
         self.path = path
         super().__init__(
-            f"{path} cannot be imported: {reason}. What can be: event files of TensorBoard, stores of MLflow, "
-            "databases of trackio."
+            f"{path} cannot be imported: {reason}. What can be: event files of TensorBoard, folders "
+            "of wandb's runs, stores of MLflow, databases of trackio."
         )
 
 

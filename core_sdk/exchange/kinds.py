@@ -13,6 +13,7 @@ from core_sdk.errors import UnknownRecordsError
 from core_sdk.exchange import mlflow, trackio
 from core_sdk.exchange.run import ForeignRun
 from core_sdk.exchange.sqlite_files import tables_of
+from core_sdk.exchange.wandb.folders import log_runs
 
 _MLFLOW_TABLES = {"experiments", "runs", "params", "metrics", "tags"}
 _TRACKIO_TABLES = {"metrics", "configs"}
@@ -29,11 +30,14 @@ def find_runs(path: Path) -> Iterator[ForeignRun]:
     if (path / "home.json").exists():
         raise UnknownRecordsError(path, "it is a home of Core SDK: `core-sdk home merge` takes its trials")
     mlflow_folders: list[Path] = []
+    wandb_logs: list[Path] = []
     databases: list[Path] = []
     event_files: defaultdict[Path, list[Path]] = defaultdict(list)
     for folder, file in _walk(path):
         if file is None:
             mlflow_folders.append(folder)
+        elif file.suffix == ".wandb":
+            wandb_logs.append(file)
         elif "tfevents" in file.name:
             event_files[folder].append(file)
         elif file.suffix in _DATABASES or path == file:
@@ -45,6 +49,8 @@ def find_runs(path: Path) -> Iterator[ForeignRun]:
         found.append(event_file_runs(path, event_files))
     if mlflow_folders:
         found.append(mlflow.folder_runs(mlflow_folders))
+    if wandb_logs:
+        found.append(log_runs(wandb_logs))
     found += [runs for each in databases if (runs := _runs_of_database(each)) is not None]
     if not found:
         hidden = "; repositories of Aim are not read" if (path / ".aim").exists() else ""
@@ -53,7 +59,7 @@ def find_runs(path: Path) -> Iterator[ForeignRun]:
 
 
 def _walk(path: Path) -> Iterator[tuple[Path, Path | None]]:
-    """Yields the folders of MLflow's runs, and all files outside of these with their folders, in order."""
+    """Yields the folders of MLflow's runs, the logs of wandb's, and all files outside of these with their folders."""
     if path.is_file():
         yield path.parent, path
         return
@@ -62,6 +68,10 @@ def _walk(path: Path) -> Iterator[tuple[Path, Path | None]]:
         if mlflow.is_run_folder(folder):
             directories.clear()
             yield folder, None
+            continue
+        if logs := [name for name in names if name.endswith(".wandb")]:
+            directories.clear()
+            yield from ((folder, folder / name) for name in sorted(logs))
             continue
         directories[:] = sorted(name for name in directories if not name.startswith("."))
         yield from ((folder, folder / name) for name in sorted(names))

@@ -33,6 +33,7 @@ def database(name: str, path: Path) -> Path:
 RECORDS: dict[str, Callable[[Path], Path]] = {
     "mlflow-folder": lambda directory: unpacked("mlruns", directory),
     "mlflow-database": lambda directory: database("mlflow", directory / "mlflow.db"),
+    "wandb": lambda directory: unpacked("wandb", directory),
     "trackio": lambda directory: database("trackio", directory / "digits.db"),
 }
 

@@ -17,6 +17,7 @@ from core_sdk.errors import UnknownRecordsError
 from core_sdk.exchange.kinds import find_runs
 from core_sdk.exchange.run import ForeignRun, Row, parsed
 from core_sdk.exchange.taking import take_runs
+from core_sdk.exchange.wandb.values import with_media
 from core_sdk.records import MediaFile, TrialRecord
 from core_sdk.steering import trials
 from core_sdk.tracking import Home, open_view
@@ -102,6 +103,80 @@ def test_runs_of_trackio_become_trials(home: Home, tmp_path: Path) -> None:
     assert curve(home, 1, "training", "loss") == FALLING
     assert curve(home, 1, "text", "text") == [(5, "hello")]
     assert curve(home, 1, "nested", "a") == [(5, 1)]
+
+
+def test_runs_of_wandb_become_trials(home: Home, tmp_path: Path) -> None:
+    """Runs of wandb are trials with their configuration, tags, notes, curves, media, summary and ends."""
+    first, second = imported(home, RECORDS["wandb"](tmp_path))
+
+    record = record_of(home, first.trial_id)
+    assert home.experiment(record.experiment_id).read().name == "digits"
+    assert record.hparams == {"lr": 0.1, "opt": {"name": "adam"}, "seed": 3, "late": 1}
+    assert (record.name, record.labels, record.notes) == ("first", ["base", "group=sweep"], "A *note*.")
+    assert curve(home, 1, "training", "loss") == FALLING
+    assert curve(home, 1, "nested", "a") == [(step, step) for step in range(5)]
+    assert curve(home, 1, "text", "text") == [(6, "hello")]
+    assert curve(home, 1, "text", "long") == [(8, "x" * 70_000)]
+    with open_view(home) as view:
+        rows = {row.trial_id: row for row in view.trials()}
+        media = {each.name: each.file for each in view.media(1)}
+    assert rows[1].state == "COMPLETED" and rows[1].metadata == {"best": 0.9}
+    assert (rows[2].state, rows[2].reason) == ("ERROR", "it exited with status 1")
+    assert {name: file.kind for name, file in media.items()} == {
+        "image": "image",
+        "histogram": "histogram",
+        "table": "table",
+        "html": "figure",
+    }
+    assert media["image"].caption == "black"
+    assert second.run.losses == first.run.losses == []
+
+
+@pytest.mark.parametrize("is_flipped", [False, True])
+def test_what_can_be_read_of_a_torn_log_of_wandb_is_imported(is_flipped: bool, home: Home, tmp_path: Path) -> None:
+    """Of a log that was cut off, or has a flipped bit, the other records are imported, and the loss is said."""
+    (log,) = RECORDS["wandb"](tmp_path).glob("*/run-first0id.wandb")
+    content = bytearray(log.read_bytes())
+    third = content.index(b"0.3333")
+    if is_flipped:
+        content[third] ^= 1
+    else:
+        del content[third:]
+    log.write_bytes(content)
+
+    taken = next(each for each in imported(home, log) if each.trial_id)
+
+    steps = [step for step, _ in curve(home, 1, "training", "loss")]
+    assert 0 < len(steps) < 5
+    assert [loss for loss in taken.run.losses if "ends within a record" in loss or "are damaged" in loss]
+
+
+def test_a_file_of_wandbs_media_lies_in_its_folder(home: Home, tmp_path: Path) -> None:
+    """Media whose files are missing, too strange, or outside of the run's folder are left out and named."""
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "a.png").write_bytes(b"a")
+    losses: list[str] = []
+    image = {"_type": "image-file", "path": "a.png"}
+
+    found = with_media(
+        {
+            "several": {"_type": "images/separated", "filenames": ["a.png"], "captions": None},
+            "packed": {"_type": "histogram", "values": [1, 2], "packedBins": {"min": 0, "size": 0.5, "count": 2}},
+            "outside": {**image, "path": "../secret.png"},
+            "missing": {**image, "path": "b.png"},
+            "strange": {**image, "path": "a.exe"},
+            "new": {"_type": "joined-table"},
+        },
+        files,
+        losses.append,
+    )
+
+    assert [each.content for each in found["several"]] == [b"a"]
+    assert b'"edges":[0.0,0.5,1.0]' in found["packed"].content
+    assert set(found) == {"several", "packed"}
+    assert len(losses) == 4
 
 
 def test_a_second_import_adds_nothing(home: Home, tmp_path: Path) -> None:

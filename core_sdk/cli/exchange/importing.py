@@ -21,7 +21,7 @@ def import_runs(
 ) -> None:
     """Make trials of the runs of other trackers, with their curves, configurations and media.
 
-    Reads event files of TensorBoard, stores of MLflow (mlruns/ or an SQLite database) and
+    Reads event files of TensorBoard, folders of wandb's runs, stores of MLflow (mlruns/ or an SQLite database) and
     databases of trackio, also several of them below one folder. A run that was imported before is left out.
     """
     from core_sdk.exchange.kinds import find_runs

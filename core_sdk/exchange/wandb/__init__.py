@@ -1,0 +1,1 @@
+"""The folders of wandb's runs, which are read without wandb."""
