@@ -40,6 +40,8 @@ CHOSEN = frozenset(
         "test_slots_of_a_ray_cluster_are_listed_with_their_trials",
         "test_trials_run_on_the_nodes_of_a_ray_cluster",
         "test_a_trial_over_two_nodes_trains_as_two_ranks_on_one",
+        "test_trials_ask_for_nodes_that_are_to_come_and_leave_those_that_end",
+        "test_the_file_for_ray_up_fits_rays_own_schema",
         # experiments on nodes that do not see the home
         "test_a_lost_node_ends_the_attempt_on_the_others_within_seconds",
         "test_a_node_that_is_cut_off_for_a_while_goes_on",

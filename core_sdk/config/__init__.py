@@ -12,11 +12,12 @@ from core_sdk.config._document import parse_value
 from core_sdk.config._loading import Loaded, from_mapping, load
 from core_sdk.config._writing import masked, to_mapping, to_yaml
 from core_sdk.config.entrypoint import command_of, entrypoint_argv
-from core_sdk.config.experiment import ExperimentConfig, Resources
+from core_sdk.config.experiment import ExperimentConfig, RayOptions, Resources
 
 __all__ = [
     "ExperimentConfig",
     "Loaded",
+    "RayOptions",
     "Resources",
     "command_of",
     "entrypoint_argv",

@@ -62,6 +62,39 @@ class SlurmOptions(Section, frozen=True):
         return (*(f"--{name}={shlex.quote(str(value))}" for name, value in given.items() if value), *self.sbatch_args)
 
 
+class RayOptions(Section, frozen=True):
+    """The resources that trials request from a Ray cluster, beside their slots."""
+
+    nodes: (
+        Annotated[
+            int, about("the number of nodes of each trial; else the fewest over which its slots divide evenly", ge=1)
+        ]
+        | None
+    ) = None
+    accelerator_type: Annotated[
+        str, about("the accelerator that its nodes must have, by Ray's name, such as `A100`")
+    ] = ""
+    labels: Annotated[
+        dict[str, str], about("the labels that its nodes must have: `VALUE`, `!VALUE`, `in(A,B)` or `!in(A,B)` by name")
+    ] = {}
+    resources: Annotated[dict[str, float], about("what it takes of other resources on each node, by Ray's names")] = {}
+    runtime_env: Annotated[
+        dict[str, Any], about("Ray's runtime environment: `pip`, `working_dir`, `env_vars` and its other fields")
+    ] = {}
+    autoscaling: Annotated[
+        bool, about("the cluster adds nodes on demand: it is asked for what trials wait for, and no trial is refused")
+    ] = False
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        directory = self.runtime_env.get("working_dir")
+        if directory is not None and "://" not in str(directory):
+            yield (
+                "runtime_env",
+                "has a working_dir that is no URI of a zip file, such as s3://…: to bring a directory along, submit "
+                "the experiment with it",
+            )
+
+
 class Resources(Section, frozen=True, kw_only=True):
     """The resources that the trials of an experiment run on."""
 
@@ -85,6 +118,7 @@ class Resources(Section, frozen=True, kw_only=True):
     ] = "local"
     address: Annotated[str, about("the Ray cluster's HOST:PORT; else the one that has a node on this machine")] = ""
     slurm: Annotated[SlurmOptions | None, about("what jobs ask Slurm for, with `engine: slurm`")] = None
+    ray: Annotated[RayOptions | None, about("what trials ask the Ray cluster for, with `engine: ray`")] = None
     is_single_node: Annotated[bool, about("never spread a trial over machines")] = False
 
     @property
@@ -97,16 +131,23 @@ class Resources(Section, frozen=True, kw_only=True):
         """The resources that jobs request from Slurm."""
         return self.slurm or SlurmOptions()
 
+    @property
+    def on_ray(self) -> RayOptions:
+        """The resources that trials request from a Ray cluster."""
+        return self.ray or RayOptions()
+
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         if self.address and self.engine != "ray":
             yield "address", "is that of a Ray cluster: write `engine: ray`, too"
         if self.slurm is not None and self.engine != "slurm":
             yield "slurm", "is about jobs of Slurm: write `engine: slurm`, too"
-        num_nodes = self.jobs.nodes
-        if self.slots_per_trial % num_nodes:
-            yield "slots_per_trial", f"cannot be divided over {num_nodes} nodes (slurm.nodes): give a multiple"
-        if self.is_single_node and num_nodes > 1:
-            yield "is_single_node", f"contradicts slurm.nodes, which is {num_nodes}"
+        if self.ray is not None and self.engine != "ray":
+            yield "ray", "is about Ray clusters: write `engine: ray`, too"
+        for key, num_nodes in (("slurm.nodes", self.jobs.nodes), ("ray.nodes", self.on_ray.nodes or 1)):
+            if self.slots_per_trial % num_nodes:
+                yield "slots_per_trial", f"cannot be divided over {num_nodes} nodes ({key}): give a multiple"
+            if self.is_single_node and num_nodes > 1:
+                yield "is_single_node", f"contradicts {key}, which is {num_nodes}"
 
 
 class EnvironmentVariables(Section, frozen=True):

@@ -44,7 +44,7 @@ from core_sdk.experiments.protocol import (
     Want,
 )
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.master._queue import decide, levels, place_beside
+from core_sdk.master._queue import decide, levels, num_lacking, place_beside
 from core_sdk.master._run import Run
 from core_sdk.master._standstill import Standstill, file_states, find_held
 from core_sdk.master.pools import MachinePool, ResourcePool
@@ -439,6 +439,7 @@ class Master:
         is_waiting = any(demand.waiting and demand.slots_per_trial for demand in active)
         decisions = decide(active, rooms, pool.foreign(used) if is_waiting else {})
         pool.prioritize(levels(active))
+        pool.await_slots([(runs[id_].resources, number) for id_, number in num_lacking(active, decisions).items()])
         for experiment_id in runs:
             self._waits.pop(experiment_id, None)
         for experiment_id, most in decisions.scattered.items():

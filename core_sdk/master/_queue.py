@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -32,6 +32,8 @@ class Demand:
     num_nodes: int = 1
     """The number of nodes that the next trial takes."""
     place: float = 0.0
+    usable: Collection[str] | None = None
+    """The nodes on which its trials can run; None for all."""
 
     @property
     def order(self) -> tuple[int, float, int]:
@@ -49,6 +51,10 @@ class Demand:
             f"a trial waits for {self.num_nodes} nodes with {self.slots_per_node} free slots each, and no "
             f"{self.num_nodes} nodes have more than {most} each"
         )
+
+    def among(self, rooms: Mapping[str, int]) -> Mapping[str, int]:
+        """Returns the rooms of the nodes on which its trials can run."""
+        return {node: room for node, room in rooms.items() if self.usable is None or node in self.usable}
 
     def slots_on(self, request_id: UUID, node: str) -> int:
         """Returns the number of slots that a running trial has on a node."""
@@ -101,7 +107,7 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int], foreign: Mapping
         (demand.experiment_id, request_id)
         for demand in ordered
         for request_id in demand.unplaced
-        if not _take(free, rooms, demand)
+        if not _take(free, demand.among(rooms), demand)
     ]:
         return Decisions(withdraw=withdrawn)
     num_free_without = MAX_WITHOUT_SLOTS - sum(_num_begun(demand) for demand in ordered if not demand.slots_per_trial)
@@ -109,7 +115,8 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int], foreign: Mapping
     for demand in ordered:
         cost = demand.slots_per_trial
         num_used = cost * _num_begun(demand)
-        if demand.waiting and demand.slots_per_node > (most := _most_each(rooms.values(), demand.num_nodes)):
+        own = demand.among(rooms)
+        if demand.waiting and demand.slots_per_node > (most := _most_each(own.values(), demand.num_nodes)):
             decisions.scattered[demand.experiment_id] = most
             continue
         for request_id in demand.waiting:
@@ -120,12 +127,12 @@ def decide(demands: Iterable[Demand], rooms: Mapping[str, int], foreign: Mapping
                 if num_free_without == 0:
                     break
                 num_free_without -= 1
-            elif not _take(free, rooms, demand):
-                if sum(free[node] for node in rooms) >= cost:
-                    most = _most_each((free[node] for node in rooms), demand.num_nodes)
+            elif not _take(free, own, demand):
+                if sum(free[node] for node in own) >= cost:
+                    most = _most_each((free[node] for node in own), demand.num_nodes)
                     decisions.scattered[demand.experiment_id] = most
                 decisions.blocked = demand.experiment_id, request_id
-                decisions.preempt = _victims(ordered, demand, rooms, free, coming)
+                decisions.preempt = _victims(ordered, demand, own, free, coming)
                 return decisions
             decisions.start.append((demand.experiment_id, request_id))
     return decisions
@@ -148,6 +155,19 @@ def levels(demands: Iterable[Demand]) -> dict[int, int]:
     keys = {each.experiment_id: (each.priority, each.order if each.priority in moved else ()) for each in ordered}
     steps = list(dict.fromkeys(keys[each.experiment_id] for each in ordered if each.waiting or each.running))
     return {id_: sum(step < key for step in steps) for id_, key in keys.items()}
+
+
+def num_lacking(demands: Iterable[Demand], decisions: Decisions) -> dict[int, int]:
+    """Returns, of each experiment, how many trials wait for slots and for nothing else."""
+    started = Counter(experiment_id for experiment_id, _ in decisions.start)
+    found = {}
+    for demand in demands:
+        number = len(demand.waiting)
+        if demand.max_slots is not None and demand.slots_per_trial:
+            number = min(number, demand.max_slots // demand.slots_per_trial - _num_begun(demand))
+        if demand.slots_per_trial and number > started[demand.experiment_id]:
+            found[demand.experiment_id] = number - started[demand.experiment_id]
+    return found
 
 
 def _num_begun(demand: Demand) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Literal
 from uuid import UUID
 
+from core_sdk.config import Resources
 from core_sdk.errors import CodeDamagedError, CoreSDKError, HomeError, RecordDamagedError
 from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Settle, TellLength
 from core_sdk.experiments._trial import TrialStateMachine
@@ -111,8 +112,12 @@ class Run:
         self.carry_out(self.experiment.outstanding())
 
     @property
+    def resources(self) -> Resources:
+        return self._config.resources
+
+    @property
     def slots_per_trial(self) -> int:
-        return self._config.resources.slots_per_trial
+        return self.resources.slots_per_trial
 
     def demand(self) -> Demand:
         experiment = self.experiment
@@ -131,8 +136,9 @@ class Run:
             nodes,
             [request_id for request_id in claims if request_id not in nodes],
             frozenset(trial.request_id for trial in running if trial.stop is not None),
-            self.pool.num_nodes(self._config.resources),
+            self.pool.num_nodes(self.resources),
             experiment.place,
+            self.pool.usable_nodes(self.resources),
         )
 
     def waiting(self) -> list[tuple[float, str]]:
@@ -225,6 +231,8 @@ class Run:
         self._read(trial, attempt)
         if is_over:
             self._end(trial, attempt)
+        elif trial.stop is None and (notice := attempt.execution.notice):
+            self.preempt(trial.request_id, notice)
         elif trial.stop is not None and trial.kill is None and attempt.is_late:
             self.carry_out([Kill(trial.request_id, "it did not stop in time")])
 
@@ -294,7 +302,7 @@ class Run:
             trial_id=folder.trial_id,
             is_first=trial.trial_id is None,
             num_slots=self.slots_per_trial,
-            num_nodes=self.pool.num_nodes(self._config.resources),
+            num_nodes=self.pool.num_nodes(self.resources),
             request_id=str(trial.request_id),
             hparams=trial.hparams,
             seed=trial.seed,

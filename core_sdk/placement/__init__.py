@@ -6,5 +6,6 @@ Slurm's `srun` and Kubernetes' indexed Jobs start one process per node and tell 
 
 from core_sdk.placement._jobs import JOB_ID_VARIABLE, Job, named_job, scheduled_job, slurm_job_name
 from core_sdk.placement._kubernetes import INDEX_VARIABLE, kubernetes_placement
+from core_sdk.placement._labels import matches_labels
 from core_sdk.placement._placement import MEETING_PORTS, Placement, port_of
 from core_sdk.placement._slurm import SlurmJob, slurm_job, slurm_placement

@@ -34,6 +34,10 @@ class ScalingConfig:
     """None is Ray if this program is connected to a cluster, or `address` is given; otherwise this machine."""
     address: str | None = None
     """The address of a Ray cluster."""
+    accelerator_type: str | None = field(default=None, kw_only=True)
+    """The accelerator that the nodes of the workers must have, by Ray's name, such as "A100"."""
+    label_selector: Mapping[str, str] | Sequence[Mapping[str, str]] | None = field(default=None, kw_only=True)
+    """The labels that the nodes must have on a Ray cluster: of all workers, or a list with those of each."""
     trainer_resources: Mapping[str, float] | None = field(default=None, kw_only=True)
     """Ray's name. It is not heeded, with a warning: this program drives the training."""
 
@@ -56,6 +60,12 @@ class ScalingConfig:
         for name, amount in (self.resources_per_worker or {}).items():
             if amount < 0:
                 raise ValueError(f"resources_per_worker has {amount:g} {name}; give 0 or more")
+        of_each = None if isinstance(self.label_selector, Mapping) else self.label_selector
+        if of_each and len(of_each) != self.max_workers:
+            raise ValueError(
+                f"label_selector has {len(of_each)} entries for {self.max_workers} workers: give one for each, or one "
+                "dict for all"
+            )
         if self.use_gpu and self.num_gpus_per_worker == 0:
             raise ValueError("use_gpu=True, and resources_per_worker has no GPU: leave one of them out")
 
@@ -86,7 +96,9 @@ class ScalingConfig:
     @property
     def additional_resources_per_worker(self) -> dict[str, float]:
         """The resources of each worker that are neither CPUs nor GPUs."""
-        return {name: value for name, value in (self.resources_per_worker or {}).items() if name not in ("CPU", "GPU")}
+        given = {name: value for name, value in (self.resources_per_worker or {}).items() if name not in ("CPU", "GPU")}
+        # As Ray itself does: the node has 1 of it.
+        return given | ({f"accelerator_type:{self.accelerator_type}": 0.001} if self.accelerator_type else {})
 
     @property
     def total_resources(self) -> dict[str, float]:

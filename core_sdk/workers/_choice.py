@@ -26,6 +26,7 @@ def open_engine(
     num_gpus: float = 0,
     resources: Mapping[str, float] | None = None,
     strategy: Strategy = "PACK",
+    label_selector: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
     imported_modules: Sequence[str] = (),
 ) -> Engine:
     """Opens the engine of this name. An `Engine` is returned as it is.
@@ -40,11 +41,20 @@ def open_engine(
     if isinstance(engine, Engine):
         return engine
     if engine == "local" or (engine is None and address is None and not _is_connected_to_ray()):
+        if label_selector:
+            raise ResourcesMissingError(f"nodes with the labels {label_selector}", "no labels")
         _check_machine(num_gpus * num_workers, resources or {})
         return LocalEngine(imported_modules=imported_modules)
     from core_sdk.workers.ray import RayEngine  # imports Ray
 
-    return RayEngine(address, num_cpus=num_cpus, num_gpus=num_gpus, resources=resources, strategy=strategy)
+    return RayEngine(
+        address,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        resources=resources,
+        strategy=strategy,
+        label_selector=label_selector,
+    )
 
 
 def _is_connected_to_ray() -> bool:

@@ -65,7 +65,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         (
             "resources: {zzz: 2}",
             "resources.zzz is unknown here; there are slots_per_trial, max_slots, priority, engine, address, "
-            "slurm, is_single_node",
+            "slurm, ray, is_single_node",
         ),
         ("resources: 3", "resources must be a map, and is 3"),
         ("resources: {slots_per_trial: true}", "resources.slots_per_trial must be an int of at least 0, and is true"),
@@ -73,6 +73,23 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         (
             "resources: {engine: slurm, slots_per_trial: 3, slurm: {nodes: 2}}",
             "resources.slots_per_trial cannot be divided over 2 nodes (slurm.nodes): give a multiple",
+        ),
+        (
+            "resources: {engine: ray, slots_per_trial: 3, ray: {nodes: 2}}",
+            "resources.slots_per_trial cannot be divided over 2 nodes (ray.nodes): give a multiple",
+        ),
+        (
+            "resources: {ray: {autoscaling: true}}",
+            "resources.ray is about Ray clusters: write `engine: ray`, too",
+        ),
+        (
+            "resources: {engine: ray, ray: {runtime_env: {working_dir: .}}}",
+            "resources.ray.runtime_env has a working_dir that is no URI of a zip file, such as s3://…: to bring a "
+            "directory along, submit the experiment with it",
+        ),
+        (
+            "resources: {engine: ray, ray: {accelerator: A100}}",
+            "resources.ray.accelerator is unknown here; did you mean accelerator_type?",
         ),
         (
             "resources: {slurm: {nodes: 2}, slots_per_trial: 2}",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
-from core_sdk.master._queue import Decisions, Demand, decide, levels, place_beside
+from core_sdk.master._queue import Decisions, Demand, decide, levels, num_lacking, place_beside
 
 A, B, C, D, E = (UUID(int=number) for number in range(1, 6))
 
@@ -205,3 +206,13 @@ def test_the_place_decides_among_equal_priorities() -> None:
     assert decide([old, moved], {"a": 1}).start == [(2, B)]
     assert levels([old, young, last]) == {1: 0, 2: 0, 3: 1}
     assert levels([old, moved, last]) == {1: 1, 2: 0, 3: 2}
+
+
+def test_trials_begin_only_on_nodes_that_fit() -> None:
+    """A trial waits for room on the nodes that it asks for, and is counted as one that waits."""
+    picky = replace(demand(1, [A, B, C], max_slots=2), usable={"b"})
+
+    decisions = decide([picky], rooms={"a": 8, "b": 1})
+
+    assert decisions == Decisions(start=[(1, A)], blocked=(1, B))
+    assert num_lacking([picky, demand(2, [D], slots=0)], decisions) == {1: 1}

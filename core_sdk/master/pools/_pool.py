@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core_sdk.config import Resources
@@ -48,6 +48,11 @@ class Execution(ABC):
     @property
     @abstractmethod
     def is_over(self) -> bool: ...
+
+    @property
+    def notice(self) -> str:
+        """The announced end of its machine or of a node, in words that are a reason to stop; empty without one."""
+        return ""
 
     @property
     @abstractmethod
@@ -129,6 +134,13 @@ class ResourcePool(ABC):
     def num_nodes(self, resources: Resources) -> int:
         """Returns over how many nodes the slots of each trial with these resources are divided evenly."""
         return 1
+
+    def usable_nodes(self, resources: Resources) -> Collection[str] | None:
+        """Returns the nodes on which trials with these resources can run; None for all."""
+        return None
+
+    def await_slots(self, waiting: Sequence[tuple[Resources, int]]) -> None:  # noqa: B027 - only a cluster can grow
+        """Is told which resources trials wait for, and how many trials: each time anew, also when none waits."""
 
     @abstractmethod
     def rooms(self) -> Mapping[str, int]:

@@ -246,6 +246,7 @@ def _engine_of(scaling: ScalingConfig) -> Engine:
         num_gpus=scaling.num_gpus_per_worker,
         resources=scaling.additional_resources_per_worker,
         strategy=scaling.placement_strategy,
+        label_selector=scaling.label_selector,
         imported_modules=_MODULES,
     )
 

@@ -14,8 +14,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("ray", "ray", "RayEngine") from error
 
-from core_sdk.workers.ray._cluster import RayCluster, Strategy, reason_of
+from core_sdk.workers.ray._cluster import NodeState, RayCluster, Strategy, reason_of
 from core_sdk.workers.ray._engine import RayEngine
-from core_sdk.workers.ray._private import free_resources_by_node
 
-__all__ = ["RayCluster", "RayEngine", "Strategy", "free_resources_by_node", "reason_of"]
+__all__ = ["NodeState", "RayCluster", "RayEngine", "Strategy", "reason_of"]

@@ -9,11 +9,13 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import ray
+from ray.autoscaler.v2.sdk import get_cluster_status
 
 from core_sdk.errors import RayClusterError
+from core_sdk.placement import matches_labels
 
 with contextlib.suppress(ImportError):
     # Ray would import them when the program ends, and they execute text. Python then forgets that a Ctrl-C has ended
@@ -23,6 +25,7 @@ with contextlib.suppress(ImportError):
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 Resources = Mapping[str, float]
+Labels = Mapping[str, str]
 T = TypeVar("T")
 
 _OLDEST_VERSION = (2, 60)
@@ -31,6 +34,13 @@ _ANSWER_S = 10.0
 # How often a cluster that is watched is asked whether it is there.
 _LOOK_S = 3.0
 _AFTER_LOSS = "Ray ends this program within a minute; start it again when the cluster answers"
+
+
+class NodeState(NamedTuple):
+    free: Resources
+    """The resources that nobody uses."""
+    is_leaving: bool
+    """Whether the node's end was announced: Ray drains it."""
 
 
 class RayCluster:
@@ -87,9 +97,22 @@ class RayCluster:
                 return reason
         return None
 
-    def nodes(self) -> list[Resources]:
-        """Returns the resources of each living node, free or not. Raises `RayClusterError` if there is no answer."""
-        return [node["Resources"] for node in self._ask(ray.nodes) if node["Alive"]]
+    def nodes(self, label_selector: Labels | None = None) -> list[Resources]:
+        """Returns the resources of each living node that has the labels, free or not.
+
+        Raises `RayClusterError` if there is no answer.
+        """
+        nodes = [node for node in self._ask(ray.nodes) if node["Alive"]]
+        return [node["Resources"] for node in nodes if matches_labels(node["Labels"], label_selector or {})]
+
+    def node_states(self) -> dict[str, NodeState]:
+        """Returns the state of each living node by its id. Raises `RayClusterError` if the cluster does not answer."""
+        address = ray.get_runtime_context().gcs_address
+        status: Any = self._ask(lambda: get_cluster_status(address))
+        return {
+            node.node_id: NodeState(node.available_resources(), node.node_status == "DRAINING")
+            for node in (*status.active_nodes, *status.idle_nodes)
+        }
 
     def free(self) -> Resources:
         """Returns the free resources of all nodes together. Raises `RayClusterError` if the cluster does not answer."""

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -25,7 +25,7 @@ from core_sdk.workers._engine import Death, Engine, Team, WorkerAnswer, WorkerLo
 from core_sdk.workers._output import ShownOutput
 from core_sdk.workers.local import ProgramArguments
 from core_sdk.workers.ray._actor import NUM_THREADS, ActorNode, WorkerActor
-from core_sdk.workers.ray._cluster import RayCluster, Resources, Strategy, reason_of, room, run_beside
+from core_sdk.workers.ray._cluster import Labels, RayCluster, Resources, Strategy, reason_of, room, run_beside
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,6 +59,7 @@ class RayEngine(Engine):
         num_gpus: float = 0,
         resources: Resources | None = None,
         strategy: Strategy = "PACK",
+        label_selector: Labels | Sequence[Labels] | None = None,
         placement_timeout_s: float = 60.0,
         is_growing: bool = False,
         log_path: str | os.PathLike[str] | None = None,
@@ -66,9 +67,10 @@ class RayEngine(Engine):
         """`num_cpus`, `num_gpus` and `resources` are those of one worker.
 
         Connects to the cluster at `address`, unless the program has called `ray.init()` already. `strategy` is the
-        placement group's. Workers wait `placement_timeout_s` for places that others hold; those for which the nodes
-        have no room at all are refused at once, unless the cluster `is_growing` on demand. What the workers write is
-        shown, each line with its rank, and appended to the file `log_path`.
+        placement group's. `label_selector` says which labels the nodes must have, of all workers or of each. Workers
+        wait `placement_timeout_s` for places that others hold; those for which the nodes have no room at all are
+        refused at once, unless the cluster `is_growing` on demand. What the workers write is shown, each line with its
+        rank, and appended to the file `log_path`.
 
         Raises `RayClusterError`.
         """
@@ -77,17 +79,20 @@ class RayEngine(Engine):
         demand = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
         self._demand = {name: amount for name, amount in demand.items() if amount > 0}
         self._strategy: Strategy = strategy
+        self._label_selector = label_selector
         self._placement_timeout_s = placement_timeout_s
         self._is_growing = is_growing
         self._team: RayTeam | None = None
 
     def start(self, num_workers: int) -> RayTeam:
         """Starts workers as `Engine.start` does. Also raises `RayClusterError`."""
-        nodes = self._cluster.nodes()
+        nodes = self._cluster.nodes(self._label_selector if isinstance(self._label_selector, Mapping) else {})
         if not self._is_growing and room(self._demand, self._strategy, nodes) < num_workers:
             reason = f"{self._want(num_workers, nodes)}: it will never have room for them. {_REMEDY}"
             raise WorkersNotStartedError(num_workers, reason)
-        group = placement_group([self._demand] * num_workers, strategy=self._strategy)
+        group = placement_group(
+            [self._demand] * num_workers, strategy=self._strategy, bundle_label_selector=self._labels_of(num_workers)
+        )
         try:
             self._await_places(group, num_workers)
         except BaseException:
@@ -100,6 +105,14 @@ class RayEngine(Engine):
         free = self._cluster.free()
         own = self._team.num_held() if self._team is not None else 0
         return own + int(room(self._demand, "PACK", [free]))
+
+    def _labels_of(self, num_workers: int) -> list[dict[str, str]] | None:
+        """Returns the label selector of each worker; None without any."""
+        given = self._label_selector
+        if not given:
+            return None
+        each = [given] * num_workers if isinstance(given, Mapping) else given[:num_workers]
+        return [dict(selector) for selector in each]
 
     def _await_places(self, group: PlacementGroup, num_workers: int) -> None:
         if group.wait(min(_SILENCE_S, self._placement_timeout_s)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from core_sdk.environment.names import MEETING_PORT_VARIABLE
 from core_sdk.errors import CoreSDKError, NothingToResumeError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.master.pools.ray._environment import in_runtime_env
 from core_sdk.master.pools.ray._output import NodeOutput, OutputChunk, read_output
 from core_sdk.placement import port_of
 from core_sdk.slots import Slots
@@ -167,6 +169,15 @@ class AttemptActor:
             # The same on all nodes, also for a later master, and another one in the next attempt.
             port = port_of(f"{order.home_identity}/{order.trial_id}.{start.number}")
             start = replace(start, variables={**start.variables, MEETING_PORT_VARIABLE: str(port)})
+        if start.command is not None:
+            command = in_runtime_env(
+                start.command,
+                ray.get_runtime_context().runtime_env,
+                python=Path(sys.executable),
+                cwd=Path.cwd(),
+                has_code=start.folder.of_node(0).code_path.exists(),
+            )
+            start = replace(start, command=command)
         try:
             # The agent ends with the node, so that an attempt of a dead node cannot be running.
             agent.start(start, ends_with=os.getppid())

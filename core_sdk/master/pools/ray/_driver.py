@@ -15,14 +15,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
-from ray.util.placement_group import get_placement_group, placement_group, remove_placement_group
+from ray.util.placement_group import get_placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+from core_sdk.config import RayOptions
 from core_sdk.errors import NodeLostError
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools.ray._actor import NUM_THREADS, AttemptActor, NodeEnd, PlacedNode, actor_name, find_actor
+from core_sdk.master.pools.ray._groups import PendingGroups, demand_of, new_group
 from core_sdk.master.pools.ray._messages import (
     Ask,
+    Await,
     Claimed,
     ClaimFailed,
     ClusterNode,
@@ -31,6 +34,7 @@ from core_sdk.master.pools.ray._messages import (
     Gone,
     Located,
     News,
+    NodesRequest,
     Over,
     Place,
     Signal,
@@ -38,7 +42,7 @@ from core_sdk.master.pools.ray._messages import (
 )
 from core_sdk.master.pools.ray._spooled import SpooledAttempt
 from core_sdk.tracking.states import TRY_AGAIN
-from core_sdk.workers.ray import RayCluster, free_resources_by_node, reason_of
+from core_sdk.workers.ray import NodeState, RayCluster, reason_of
 
 logger = logging.getLogger("core_sdk.master")
 
@@ -67,6 +71,7 @@ class _PlacedAttempt:
     """An attempt that the master has asked for. Its nodes are numbered; lists and mappings are by these numbers."""
 
     order: AttemptOrder
+    options: RayOptions
     node_ids: tuple[str, ...] = ()
     """Empty until Ray has chosen the nodes."""
     actors: list[Any] = field(default_factory=list)
@@ -98,8 +103,8 @@ class _PlacedAttempt:
         return self.number > 0
 
     @property
-    def slots_per_node(self) -> int:
-        return self.order.num_slots // self.order.num_nodes
+    def request(self) -> NodesRequest:
+        return NodesRequest(self.order.num_nodes, self.order.num_slots // self.order.num_nodes, self.options)
 
     @property
     def undone(self) -> list[Future[Any]]:
@@ -119,6 +124,7 @@ class ClusterDriver:
         self._nodes: dict[str, ClusterNode] = {}
         self._nodes_at = 0.0
         self._device: Device = "CPU"
+        self._pending = PendingGroups()
         self._foreign: deque[Mapping[str, int]] = deque(maxlen=_NUM_READS)
 
     def step(self, asks: Sequence[Ask]) -> tuple[list[ClusterNode], list[News]]:
@@ -137,14 +143,14 @@ class ClusterDriver:
 
     def _do(self, ask: Ask) -> None:
         match ask:
-            case Place(order):
-                self._placed.setdefault(order.name, _PlacedAttempt(order))
+            case Place(order, options):
+                self._placed.setdefault(order.name, _PlacedAttempt(order, options))
             case Watch(order, node_ids, number):
                 last = self._placed.get(order.name)
                 if last is None:
                     order = replace(order, num_nodes=len(node_ids))
                     actors = [find_actor(order.name, node) for node in range(order.num_nodes)]
-                    self._placed[order.name] = _PlacedAttempt(order, node_ids, actors, number=number)
+                    self._placed[order.name] = _PlacedAttempt(order, RayOptions(), node_ids, actors, number=number)
                 elif not last.is_running:
                     last.number, last.try_again_at = number, time.monotonic()
             case Signal(name, number):
@@ -152,6 +158,8 @@ class ClusterDriver:
                     _signal(self._placed[name], number)
             case Drop(name):
                 self._drop(name)
+            case Await(requests):
+                self._pending.want(requests)
 
     def _call(self, placed: _PlacedAttempt) -> None:
         if placed.is_running:
@@ -165,9 +173,12 @@ class ClusterDriver:
             # They were left by a master that was killed before it could record the attempt.
             placed.try_again_at = time.monotonic() + _STEP_S
             return
-        with contextlib.suppress(ValueError):  # an actor that is dying still has the name
-            placed.actors = _new_actors(order, placed.slots_per_node, self._device)
+        self._pending.take(placed.request)
+        try:
+            placed.actors = _new_actors(order, placed.request, self._device)
             placed.answers = {node: actor.look.remote().future() for node, actor in enumerate(placed.actors)}
+        except (ValueError, ray.exceptions.RayError) as error:  # Ray refuses what is asked for, or the name is in use
+            placed.answers = {0: _failed(error)}
 
     def _call_running(self, placed: _PlacedAttempt) -> None:
         """Calls the actors on those nodes that live, and were not called yet."""
@@ -176,7 +187,7 @@ class ClusterDriver:
                 continue
             if placed.actors[node] is None:
                 placed.actors[node] = _new_actor(
-                    placed.order, node, 0, scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False)
+                    placed.order, node, scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False)
                 )
             actor = placed.actors[node]
             if placed.sees_home is None:
@@ -230,8 +241,8 @@ class ClusterDriver:
         return Located(name, placed.node_ids)
 
     def _take_failure(self, name: str, placed: _PlacedAttempt, error: BaseException) -> News:
-        """Lets Ray place an attempt again whose actor has died before it was claimed. Gives up after some tries."""
-        if not isinstance(error, ray.exceptions.RayError):
+        """Lets Ray place an attempt again that was not claimed, since its actor has died. Gives up after some tries."""
+        if not isinstance(error, ray.exceptions.RayError | ValueError):
             raise error
         self._read_nodes(at_once=True)
         if any(node_id not in self._nodes for node_id in placed.node_ids):
@@ -309,7 +320,7 @@ class ClusterDriver:
         if placed.spooled is not None:
             placed.spooled.withdraw()
         self._placed[name] = _PlacedAttempt(
-            placed.order, num_deaths=placed.num_deaths, try_again_at=time.monotonic() + _NODES_S
+            placed.order, placed.options, num_deaths=placed.num_deaths, try_again_at=time.monotonic() + _NODES_S
         )
         return Located(name, ())
 
@@ -335,8 +346,10 @@ class ClusterDriver:
         self._nodes_at = time.monotonic()
         alive = [node for node in ray.nodes() if node["Alive"]]
         self._device = "GPU" if any(node["Resources"].get("GPU") for node in alive) else "CPU"
+        self._pending.look(self._device)
+        states = self._cluster.node_states()
         num_slots = {node["NodeID"]: int(node["Resources"].get(self._device, 0)) for node in alive}
-        self._foreign.append(self._read_foreign(num_slots))
+        self._foreign.append(self._read_foreign(num_slots, states))
         names = node_names({node["NodeID"]: node["NodeManagerHostname"] for node in alive})
         self._nodes = {
             node_id: ClusterNode(
@@ -345,21 +358,23 @@ class ClusterDriver:
                 self._device,
                 num_slots[node_id],
                 num_foreign=min(read.get(node_id, 0) for read in self._foreign),
+                labels=node["Labels"],
+                resources=node["Resources"],
+                is_leaving=node_id in states and states[node_id].is_leaving,
             )
             for node_id, node in ((node["NodeID"], node) for node in alive)
         }
 
-    def _read_foreign(self, num_slots: Mapping[str, int]) -> Mapping[str, int]:
+    def _read_foreign(self, num_slots: Mapping[str, int], states: Mapping[str, NodeState]) -> Mapping[str, int]:
         """Returns the number of slots on each node that are in use, but not by attempts of this home."""
-        free = free_resources_by_node()
         own = Counter[str]()
         for placed in self._placed.values():
             for node_id in placed.node_ids:
-                own[node_id] += placed.slots_per_node
+                own[node_id] += placed.request.slots_per_node
         in_use = {
-            node_id: max(0, room - own[node_id] - int(free[node_id].get(self._device, 0)))
+            node_id: max(0, room - own[node_id] - int(states[node_id].free.get(self._device, 0)))
             for node_id, room in num_slots.items()
-            if node_id in free
+            if node_id in states
         }
         if any(
             not placed.node_ids and time.monotonic() - placed.asked_at < _PLACING_S for placed in self._placed.values()
@@ -376,31 +391,30 @@ def node_names(hosts: Mapping[str, str]) -> dict[str, str]:
     return {node_id: host if num_nodes[host] == 1 else f"{host}-{node_id[:8]}" for node_id, host in hosts.items()}
 
 
-def _new_actors(order: AttemptOrder, num_slots: int, device: Device) -> list[Any]:
-    """Asks Ray for an actor with this number of slots on each node of an attempt, all or none."""
-    if not num_slots:
-        return [_new_actor(order, 0, 0, name=actor_name(order.name, 0), lifetime="detached")]
-    group = placement_group(
-        [{device: num_slots}] * order.num_nodes, strategy="STRICT_SPREAD", name=order.name, lifetime="detached"
-    )
+def _new_actors(order: AttemptOrder, request: NodesRequest, device: Device) -> list[Any]:
+    """Asks Ray for an actor with all the resources of an attempt on each of its nodes, all or none."""
+    group, demand = new_group(request, device, order.name), demand_of(request, device)
     return [
         _new_actor(
             order,
             node,
-            num_slots,
-            device,
+            demand,
             name=actor_name(order.name, node),
             lifetime="detached",
+            runtime_env=request.options.runtime_env or None,
             scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=node),
         )
         for node in range(order.num_nodes)
     ]
 
 
-def _new_actor(order: AttemptOrder, node: int, num_slots: int, device: Device = "CPU", **options: Any) -> Any:
-    cpus, gpus = (0, num_slots) if device == "GPU" else (num_slots, 0)
-    actor = ray.remote(AttemptActor)
-    return actor.options(num_cpus=cpus, num_gpus=gpus, max_concurrency=NUM_THREADS, **options).remote(order, node)
+def _new_actor(order: AttemptOrder, node: int, demand: Mapping[str, float] | None = None, **options: Any) -> Any:
+    others = {**(demand or {})}
+    cpus, gpus, memory = others.pop("CPU", 0), others.pop("GPU", 0), others.pop("memory", None)
+    asked = ray.remote(AttemptActor).options(
+        num_cpus=cpus, num_gpus=gpus, memory=memory, resources=others, max_concurrency=NUM_THREADS, **options
+    )
+    return asked.remote(order, node)
 
 
 def _end_actors(name: str, num_nodes: int) -> bool:
@@ -418,6 +432,12 @@ def _end_actors(name: str, num_nodes: int) -> bool:
 def _signal(placed: _PlacedAttempt, number: int) -> None:
     for actor in filter(None, placed.actors):
         actor.signal.remote(number)
+
+
+def _failed(error: Exception) -> Future[Any]:
+    future = Future[Any]()
+    future.set_exception(error)
+    return future
 
 
 def _in_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:

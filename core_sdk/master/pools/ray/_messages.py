@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from core_sdk.config import RayOptions
 from core_sdk.master.pools._order import AttemptOrder
 
 Device = Literal["CPU", "GPU"]
@@ -20,12 +22,26 @@ class ClusterNode(NamedTuple):
     num_slots: int
     num_foreign: int
     """Slots that other programs hold."""
+    labels: Mapping[str, str] = {}
+    resources: Mapping[str, float] = {}
+    """All its resources, by Ray's names, free or not."""
+    is_leaving: bool = False
+    """Whether its end was announced."""
+
+
+class NodesRequest(NamedTuple):
+    """What a trial asks for."""
+
+    num_nodes: int
+    slots_per_node: int
+    options: RayOptions
 
 
 class Place(NamedTuple):
     """Find slots for the attempt, and claim it there."""
 
     order: AttemptOrder
+    options: RayOptions
 
 
 class Watch(NamedTuple):
@@ -47,7 +63,14 @@ class Drop(NamedTuple):
     name: str
 
 
-Ask = Place | Watch | Signal | Drop
+class Await(NamedTuple):
+    """Let the cluster know what trials wait for, in the place of what it was told before."""
+
+    requests: tuple[tuple[NodesRequest, int], ...]
+    """Each request with the number of trials that make it."""
+
+
+Ask = Place | Watch | Signal | Drop | Await
 
 
 class Located(NamedTuple):

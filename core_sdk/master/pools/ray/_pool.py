@@ -7,12 +7,12 @@ import hashlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
-from core_sdk.config import Resources
+from core_sdk.config import RayOptions, Resources
 from core_sdk.errors import AttemptNotPlacedError, CoreSDKError, RayClusterError, WorkerDiedError, WorkerFailedError
 from core_sdk.experiments.protocol import ClusterStatus, NodeStatus
 from core_sdk.experiments.submitted import SubmittedExperiment
@@ -20,6 +20,7 @@ from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool, join_nodes, split_nodes, too_many_slots
 from core_sdk.master.pools.ray._messages import (
     Ask,
+    Await,
     Claimed,
     ClaimFailed,
     ClusterNode,
@@ -27,11 +28,13 @@ from core_sdk.master.pools.ray._messages import (
     Gone,
     Located,
     News,
+    NodesRequest,
     Over,
     Place,
     Signal,
     Watch,
 )
+from core_sdk.placement import matches_labels
 from core_sdk.records import AttemptOutcome
 from core_sdk.tracking.attempts.running import take_for_dead
 from core_sdk.tracking.home import Home, TrialFolder
@@ -57,6 +60,7 @@ class ClusterPool(ResourcePool):
         self._tell = tell
         self._nodes: list[ClusterNode] = []
         self._asks: SimpleQueue[Ask] = SimpleQueue()
+        self._awaited = Await(())
         self._followed: dict[str, _Followed] = {}
         self._changing = threading.Lock()
         self._is_known = threading.Event()
@@ -72,21 +76,45 @@ class ClusterPool(ResourcePool):
         return self._is_known.is_set()
 
     def num_nodes(self, resources: Resources) -> int:
-        return num_nodes(resources, [node.num_slots for node in self._nodes]) or 1
+        return num_nodes(resources, self._sizes_for(resources)) or resources.on_ray.nodes or 1
+
+    def usable_nodes(self, resources: Resources) -> Collection[str]:
+        return {node.node_id for node in self._nodes if fits(node, resources.on_ray)}
+
+    def await_slots(self, waiting: Sequence[tuple[Resources, int]]) -> None:
+        requests = []
+        for resources, number in waiting:
+            nodes = self.num_nodes(resources)
+            if resources.on_ray.autoscaling:
+                requests.append((NodesRequest(nodes, resources.slots_per_trial // nodes, resources.on_ray), number))
+        if (awaited := Await(tuple(requests))) != self._awaited:
+            self._awaited = awaited
+            self._asks.put(awaited)
+
+    def notice(self, node_ids: Iterable[str]) -> str:
+        """Returns in words that the end of one of these nodes was announced; empty if none was."""
+        hosts = [node.host for node in self._nodes if node.is_leaving and node.node_id in node_ids]
+        return f"node {hosts[0]} of the Ray cluster is about to end" if hosts else ""
+
+    def _sizes_for(self, resources: Resources) -> list[int]:
+        """Returns the slots of the nodes that trials with these resources can be on, the largest first."""
+        sizes = [node.num_slots for node in self._nodes if not node.is_leaving and fits(node, resources.on_ray)]
+        return sorted((size for size in sizes if size or not resources.slots_per_trial), reverse=True)
 
     def refusal(self, submission: SubmittedExperiment) -> str:
-        resources, sizes = submission.config.resources, sorted((node.num_slots for node in self._nodes), reverse=True)
-        if num_nodes(resources, sizes) is not None:
+        resources = submission.config.resources
+        sizes = self._sizes_for(resources)
+        if resources.on_ray.autoscaling or num_nodes(resources, sizes) is not None:
             return ""
-        there = ", ".join(str(size) for size in sizes if size)
-        nodes = f"nodes of {there} slots" if there else "no slots"
+        asked = "that it asks for" if resources.ray is not None else ""
+        nodes = f"nodes of {', '.join(map(str, sizes))} slots" if sizes else f"no slots {asked}".rstrip()
         return (
             f"{too_many_slots(submission)}, and the Ray cluster at {self._address} has {nodes}: give a number that one "
             "node has, or that can be divided evenly over several"
         )
 
     def rooms(self) -> Mapping[str, int]:
-        return {node.node_id: node.num_slots - node.num_foreign for node in self._nodes}
+        return {node.node_id: 0 if node.is_leaving else node.num_slots - node.num_foreign for node in self._nodes}
 
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
         """Begins an attempt. `used` is ignored, since Ray decides which slots the attempt gets."""
@@ -142,7 +170,7 @@ class ClusterPool(ResourcePool):
         with WorkerGroup(1) as group:
             group.run(_connect, self._address, self._namespace)
             with self._changing:
-                asks: list[Ask] = [followed.ask() for followed in self._followed.values()]
+                asks: list[Ask] = [self._awaited, *(followed.ask() for followed in self._followed.values())]
             while not self._is_closed.is_set():
                 [(self._nodes, news)] = group.run(_step, asks)
                 self._turn_to("")
@@ -175,11 +203,20 @@ def num_nodes(resources: Resources, sizes: Sequence[int]) -> int | None:
 
     `sizes` are their numbers of slots.
     """
-    num_slots = resources.slots_per_trial
-    for number in range(1, 2 if resources.is_single_node else len(sizes) + 1):
+    num_slots, wanted = resources.slots_per_trial, resources.on_ray.nodes
+    for number in [wanted] if wanted else range(1, 2 if resources.is_single_node else len(sizes) + 1):
         if num_slots % number == 0 and sum(size >= num_slots // number for size in sizes) >= number:
             return number
     return None
+
+
+def fits(node: ClusterNode, options: RayOptions) -> bool:
+    """Returns whether a node has the labels and the other resources that trials ask for. Pure."""
+    wanted = dict(options.resources)
+    if options.accelerator_type:
+        wanted[f"accelerator_type:{options.accelerator_type}"] = 0.001
+    has_all = all(node.resources.get(name, 0) >= amount for name, amount in wanted.items())
+    return has_all and matches_labels(node.labels, options.labels)
 
 
 class _Followed(Protocol):
@@ -194,6 +231,7 @@ class _ClusterClaim(Claim):
     def __init__(self, pool: ClusterPool, order: AttemptOrder, folder: TrialFolder) -> None:
         self.folder = folder
         self.slot_ids = tuple(range(order.num_slots))
+        self._options = order.submission().config.resources.on_ray
         self._pool = pool
         self._order = order
         self._news: Claimed | ClaimFailed | None = None
@@ -224,7 +262,7 @@ class _ClusterClaim(Claim):
             self._pool.ask(Drop(self._order.name))
 
     def ask(self) -> Ask:
-        return Place(self._order)
+        return Place(self._order, self._options)
 
     def hear(self, news: News) -> None:
         if isinstance(news, Located):
@@ -254,6 +292,10 @@ class _ClusterExecution(Execution):
             case Gone(_, node_id, code):
                 return "failed", f"its command on node {self._hosts[node_id]} has ended alone, with status {code}"
         return None
+
+    @property
+    def notice(self) -> str:
+        return self._pool.notice(self._hosts)
 
     def signal(self, number: int) -> None:
         self._pool.ask(Signal(self._order.name, number))
