@@ -192,6 +192,7 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "gpu": _gpu,
     "grain": _module("grain"),
     "horovod": _horovod,
+    "duckdb": _module("duckdb"),
     "hosts": _hosts,
     "kernel": _module("ipykernel"),
     "latency": _latency,

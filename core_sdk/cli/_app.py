@@ -12,6 +12,7 @@ from core_sdk.cli._group import MEANT, LazyGroup, command_group
 from core_sdk.cli.agents import mcp
 from core_sdk.cli.compare import compare
 from core_sdk.cli.exchange.importing import import_runs
+from core_sdk.cli.exchange.querying import export, sql
 from core_sdk.cli.preview_search import preview_search
 from core_sdk.cli.report import report
 from core_sdk.cli.running.run import run
@@ -66,9 +67,11 @@ app = command_group(
 app.command(cls=CommandAfterDashes)(run)
 app.command(cls=CommandAfterDashes)(submit)
 app.command()(compare)
+app.command()(export)
 app.command("import")(import_runs)
 app.command()(preview_search)
 app.command()(report)
+app.command()(sql)
 app.command()(ui)
 app.command()(mcp)
 

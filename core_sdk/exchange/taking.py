@@ -151,13 +151,18 @@ class _Places(dict[str, tuple[str, str]]):
     that is taken, too.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken: set[tuple[str, str]] = set()
+
     def __missing__(self, given: str) -> tuple[str, str]:
         place = split_metric_name(given)
-        if not all(place) or place in self.values():
+        if not all(place) or place in self._taken:
             place = "training", given or "metric"
-        while place in self.values():
+        while place in self._taken:
             place = "training", f"{place[1]}*"
         self[given] = place
+        self._taken.add(place)
         return place
 
 

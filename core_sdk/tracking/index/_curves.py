@@ -43,6 +43,27 @@ _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
 _SHOWN_METRICS_OF_TRIALS = f"""trial JOIN attempt USING (trial_id)
     JOIN series ON series.attempt_id = attempt.id AND series.is_shown AND {IS_METRIC}"""
 _OF_TRIAL = f"attempt.trial_id = ? AND {IS_METRIC}"
+_SHOWN = f"series.is_shown AND {IS_METRIC}"
+
+
+class SeriesOrigin(NamedTuple):
+    """The origin of the points of one series."""
+
+    series_id: int
+    trial_id: int
+    attempt: int
+    rank: Source
+    group: str
+    name: str
+
+
+class PointColumns(NamedTuple):
+    """Some consecutive points of a series."""
+
+    series_id: int
+    steps: array[int]
+    times: array[float]
+    values: array[float]
 
 
 def read_series(connection: sqlite3.Connection, trial_id: int, rank: Source | None) -> list[SeriesRow]:
@@ -51,6 +72,18 @@ def read_series(connection: sqlite3.Connection, trial_id: int, rank: Source | No
         FROM {BLOCKS} WHERE {_OF_TRIAL} AND {ranked.sql} AND {IS_VISIBLE}
         GROUP BY series.group_name, series.name ORDER BY min(series.id)"""
     return [SeriesRow(*row) for row in connection.execute(query, (trial_id, *ranked.values))]
+
+
+def read_shown_series(connection: sqlite3.Connection) -> list[SeriesOrigin]:
+    query = f"SELECT series.id, trial_id, attempt, rank, group_name, name FROM {_SERIES} WHERE {_SHOWN}"
+    return [SeriesOrigin(*row) for row in connection.execute(query)]
+
+
+def read_shown_columns(connection: sqlite3.Connection) -> Iterator[PointColumns]:
+    """Yields the points that count, of the series that are shown to those who ask for no rank."""
+    query = f"SELECT series.id, steps, times, numbers FROM {BLOCKS} WHERE {_SHOWN} AND {IS_VISIBLE}"
+    for series_id, steps, times, numbers in connection.execute(query):
+        yield PointColumns(series_id, unpack_steps(steps), unpack_times(times), array("d", unpack_values(numbers)))
 
 
 def read_outline(connection: sqlite3.Connection, trial_id: int) -> Outline:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
@@ -16,6 +16,7 @@ from core_sdk.errors import (
     CheckpointNotFoundError,
     ExperimentNotFoundError,
     HomeNotWritableError,
+    RecordDamagedError,
     TrialNotFoundError,
 )
 from core_sdk.records import MAX_INT, Metric, Source
@@ -252,6 +253,20 @@ class Index(View):
 
     def validation_metric_names(self, experiment_id: int) -> set[str]:
         return self._ask(_curves.read_validation_metric_names, experiment_id)
+
+    def shown_series(self) -> list[_curves.SeriesOrigin]:
+        """Returns the series to which the points of `shown_columns` belong."""
+        return self._ask(_curves.read_shown_series)
+
+    def shown_columns(self) -> Iterator[_curves.PointColumns]:
+        """Yields all points of metrics that count, in blocks. Raises `RecordDamagedError` if the index is damaged."""
+        try:
+            with self._database.connect() as connection:
+                yield from _curves.read_shown_columns(connection)
+        except _MAY_BE_DAMAGE as error:
+            if not is_damage(error):
+                raise
+            raise RecordDamagedError(self.home.database, f"{error}; `core-sdk index rebuild` makes it anew") from error
 
     def _experiments(self, where: Where) -> list[ExperimentRow]:
         is_running = self._is_running(_trials.in_experiments(where))

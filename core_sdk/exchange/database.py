@@ -1,0 +1,194 @@
+"""The records of a home as tables of DuckDB, in memory. Whatever a query does, it reaches neither a record nor a file.
+
+A table is filled if the query names it. Points are inserted as columns of the index's blocks, a million at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from core_sdk.errors import CoreSDKError, MissingDependencyError
+from core_sdk.records import strict_json
+from core_sdk.tracking import Home
+from core_sdk.tracking.finding.facts import flat_hparams
+from core_sdk.tracking.index import Index
+
+if any(importlib.util.find_spec(name) is None for name in ("duckdb", "numpy")):
+    raise MissingDependencyError("DuckDB", extra="sql", purpose="a query over the records")
+
+import duckdb
+import numpy as np
+
+TABLES = {
+    "experiments": "experiment_id BIGINT, name VARCHAR, state VARCHAR, created TIMESTAMP, labels VARCHAR[], "
+    "description VARCHAR, parent BIGINT, is_archived BOOLEAN, num_trials BIGINT",
+    "trials": "trial_id BIGINT, name VARCHAR, experiment_id BIGINT, experiment_name VARCHAR, state VARCHAR, "
+    "reason VARCHAR, created TIMESTAMP, ended TIMESTAMP, num_attempts BIGINT, steps_completed BIGINT, "
+    "labels VARCHAR[], notes VARCHAR, seed BIGINT, hparams JSON, metadata JSON, parent BIGINT, hypothesis VARCHAR, "
+    "verdict VARCHAR, verdict_reason VARCHAR, latest_checkpoint VARCHAR, continued_from VARCHAR, is_archived BOOLEAN",
+    "hparams": "trial_id BIGINT, name VARCHAR, value VARCHAR, number DOUBLE",
+    "metrics": "trial_id BIGINT, attempt BIGINT, rank VARCHAR, group_name VARCHAR, name VARCHAR, "
+    "steps_completed BIGINT, time TIMESTAMP, value DOUBLE",
+    "checkpoints": "storage_id VARCHAR, trial_id BIGINT, experiment_id BIGINT, attempt BIGINT, steps_completed BIGINT, "
+    "state VARCHAR, time TIMESTAMP, size_bytes BIGINT, storage VARCHAR, metadata JSON, metrics JSON, "
+    "is_pinned BOOLEAN, is_missing BOOLEAN",
+}
+"""The tables with the names and types of their columns. Times are UTC."""
+_SERIES = "series_id BIGINT, trial_id BIGINT, attempt BIGINT, rank VARCHAR, group_name VARCHAR, name VARCHAR"
+_POINTS = "series_id BIGINT, steps_completed BIGINT, seconds DOUBLE, value DOUBLE"
+_METRICS = """CREATE VIEW metrics AS SELECT trial_id, attempt, rank, group_name, name, steps_completed,
+    make_timestamp(CAST(seconds * 1e6 AS BIGINT)) AS time, value FROM _points JOIN _series USING (series_id)"""
+_NUM_POINTS = 1_000_000
+
+
+@contextlib.contextmanager
+def query(home: Home, sql: str) -> Iterator[tuple[list[str], Iterator[Sequence[Any]]]]:
+    """Gives the names of the columns and the rows of the query's result. Raises `CoreSDKError` for a wrong query."""
+    named = [table for table in TABLES if re.search(rf"\b{table}\b", sql, re.IGNORECASE)]
+    with opened(home, named) as database:
+        database.execute("SET enable_external_access = false")
+        database.execute("SET lock_configuration = true")
+        try:
+            cursor = database.execute(sql)
+            columns = [column[0] for column in cursor.description or ()]
+            yield columns, iter(cursor.fetchone, None)
+        except duckdb.Error as error:
+            raise CoreSDKError(f"the query failed: {_first_words(error)}") from error
+
+
+def export_parquet(home: Home, directory: Path) -> list[Path]:
+    """Writes each table into a Parquet file of its name, in place of an earlier one. Raises `OSError`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = [directory / f"{table}.parquet" for table in TABLES]
+    with opened(home, TABLES) as database:
+        for table, path in zip(TABLES, paths, strict=True):
+            unfinished = path.with_name(f".{path.name}.tmp")
+            try:
+                database.execute(f"COPY {table} TO '{_quoted(unfinished)}' (FORMAT parquet)")
+            except duckdb.Error as error:
+                raise CoreSDKError(f"{path} cannot be written: {_first_words(error)}") from error
+            unfinished.rename(path)
+    return paths
+
+
+@contextlib.contextmanager
+def opened(home: Home, tables: Iterable[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Opens a database with all tables, of which these are filled."""
+    with tempfile.TemporaryDirectory() as spilled, Index(home) as index:
+        index.refresh()
+        with duckdb.connect(":memory:") as database:
+            database.execute("SET python_enable_replacements = false")
+            database.execute(f"SET temp_directory = '{_quoted(spilled)}'")
+            for table, columns in TABLES.items():
+                if table != "metrics":
+                    database.execute(f"CREATE TABLE {table} ({columns})")
+            database.execute(f"CREATE TABLE _series ({_SERIES}); CREATE TABLE _points ({_POINTS})")
+            database.execute(_METRICS)
+            for table in tables:
+                _FILL[table](database, index)
+            yield database
+
+
+def _first_words(error: duckdb.Error) -> str:
+    """Returns what an error says, without the text of the query below it."""
+    return " ".join(str(error).partition("\n\nLINE ")[0].split())
+
+
+def _quoted(path: Path | str) -> str:
+    return str(path).replace("'", "''")
+
+
+def _fill_experiments(database: duckdb.DuckDBPyConnection, index: Index) -> None:
+    _insert(database, "experiments", TABLES["experiments"], index.experiments())
+
+
+def _fill_trials(database: duckdb.DuckDBPyConnection, index: Index) -> None:
+    _insert(database, "trials", TABLES["trials"], index.trials())
+
+
+def _fill_checkpoints(database: duckdb.DuckDBPyConnection, index: Index) -> None:
+    _insert(database, "checkpoints", TABLES["checkpoints"], index.checkpoints())
+
+
+def _fill_hparams(database: duckdb.DuckDBPyConnection, index: Index) -> None:
+    rows = [
+        {
+            "trial_id": trial.trial_id,
+            "name": name,
+            "value": value if isinstance(value, str) else strict_json(value),
+            "number": value if isinstance(value, (int, float)) and not isinstance(value, bool) else None,
+        }
+        for trial in index.trials()
+        for name, value in flat_hparams(trial.hparams).items()
+    ]
+    _insert(database, "hparams", TABLES["hparams"], rows)
+
+
+def _fill_metrics(database: duckdb.DuckDBPyConnection, index: Index) -> None:
+    series = [{"group_name": each.group, **each._asdict(), "rank": str(each.rank)} for each in index.shown_series()]
+    _insert(database, "_series", _SERIES, series)
+    ids, counts = array("q"), array("q")
+    steps, times, values = array("q"), array("d"), array("d")
+    for block in index.shown_columns():
+        ids.append(block.series_id)
+        counts.append(len(block.steps))
+        steps.extend(block.steps)
+        times.extend(block.times)
+        values.extend(block.values)
+        if len(steps) >= _NUM_POINTS:
+            _insert_points(database, ids, counts, steps, times, values)
+            ids, counts, steps, times, values = array("q"), array("q"), array("q"), array("d"), array("d")
+    _insert_points(database, ids, counts, steps, times, values)
+
+
+_FILL: dict[str, Callable[[duckdb.DuckDBPyConnection, Index], None]] = {
+    "experiments": _fill_experiments,
+    "trials": _fill_trials,
+    "hparams": _fill_hparams,
+    "metrics": _fill_metrics,
+    "checkpoints": _fill_checkpoints,
+}
+
+
+def _insert_points(
+    database: duckdb.DuckDBPyConnection,
+    ids: array[int],
+    counts: array[int],
+    steps: array[int],
+    times: array[float],
+    values: array[float],
+) -> None:
+    columns = {
+        "series_id": np.repeat(np.frombuffer(ids, np.int64), np.frombuffer(counts, np.int64)),
+        "steps_completed": np.frombuffer(steps, np.int64),
+        "seconds": np.frombuffer(times, np.float64),
+        "value": np.frombuffer(values, np.float64),
+    }
+    database.register("_columns", columns)
+    database.execute("INSERT INTO _points SELECT * FROM _columns")
+    database.unregister("_columns")
+
+
+def _insert(database: duckdb.DuckDBPyConnection, table: str, columns: str, rows: Iterable[Any]) -> None:
+    """Inserts rows, whose fields are found by the names of the columns."""
+    types = dict(column.split(" ") for column in columns.split(", "))
+    found = [{name: row[name] if isinstance(row, dict) else getattr(row, name) for name in types} for row in rows]
+    in_json = {name: "DOUBLE" if kind == "TIMESTAMP" else kind for name, kind in types.items()}
+    structure = [{name: ["VARCHAR"] if kind == "VARCHAR[]" else kind for name, kind in in_json.items()}]
+    chosen = ", ".join(
+        f"make_timestamp(CAST(r.{name} * 1e6 AS BIGINT))" if kind == "TIMESTAMP" else f"r.{name}"
+        for name, kind in types.items()
+    )
+    database.execute(
+        f"INSERT INTO {table} SELECT {chosen} FROM (SELECT unnest(from_json(?, ?)) AS r)",
+        [strict_json(found), msgspec.json.encode(structure).decode()],
+    )

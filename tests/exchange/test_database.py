@@ -1,0 +1,130 @@
+"""A home's records as tables: their columns, what a query may not do, and Parquet files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cli.commands import WarmCli
+from parts import needs
+
+from core_sdk.errors import CoreSDKError
+from core_sdk.exchange.run import ForeignRun
+from core_sdk.exchange.taking import take_runs
+from core_sdk.tracking import Home
+
+DOCUMENT = Path(__file__).parents[2] / "docs/sql.md"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home.create(tmp_path / "home")
+    runs = [
+        ForeignRun(
+            key=str(number),
+            where="",
+            experiment="e",
+            name=f"run-{number}",
+            hparams={"lr": number / 10, "opt": {"name": "adam"}},
+            labels=["base"],
+            rows=[(1.5, step, {"train/loss": float(step), "val/loss": 2 * step}) for step in range(3000)],
+        )
+        for number in (1, 2)
+    ]
+    assert [taken.trial_id for taken in take_runs(home, runs)] == [1, 2]
+    return home
+
+
+def ask(home: Home, sql: str) -> list[tuple[object, ...]]:
+    from core_sdk.exchange.database import query
+
+    with query(home, sql) as (_, rows):
+        return [tuple(row) for row in rows]
+
+
+@needs("duckdb")
+def test_questions_over_all_tables_are_answered(home: Home) -> None:
+    """Metrics, trials, hyperparameters and experiments can be joined, a table also with itself."""
+    means = """SELECT trial_id, group_name, avg(value), count(*), epoch(min(time)) FROM metrics
+        JOIN (SELECT trial_id, group_name, steps_completed FROM metrics) USING (trial_id, group_name, steps_completed)
+        GROUP BY ALL ORDER BY ALL"""
+    both = "SELECT e.name, t.name, t.labels[1] FROM trials t JOIN experiments e USING (experiment_id) ORDER BY ALL"
+
+    assert ask(home, means) == [
+        (1, "training", 1499.5, 3000, 1.5),
+        (1, "validation", 2999.0, 3000, 1.5),
+        (2, "training", 1499.5, 3000, 1.5),
+        (2, "validation", 2999.0, 3000, 1.5),
+    ]
+    assert ask(home, "SELECT name, value, number FROM HPARAMS ORDER BY ALL LIMIT 3") == [
+        ("lr", "0.1", 0.1),
+        ("lr", "0.2", 0.2),
+        ("opt.name", "adam", None),
+    ]
+    assert ask(home, both) == [("e", "run-1", "base"), ("e", "run-2", "base")]
+    assert ask(home, "SELECT count(*) FROM checkpoints") == [(0,)]
+
+
+@needs("duckdb")
+def test_a_query_reaches_no_file(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that reads or writes a file, reaches out or loosens this is refused with the database's words."""
+    monkeypatch.chdir(tmp_path)
+    for sql in (
+        "COPY trials TO 'trials.csv'",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "ATTACH 'other.db'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "RESET lock_configuration",
+        "SELECT * FROM home",
+        "SELEC",
+    ):
+        with pytest.raises(CoreSDKError, match="the query failed: "):
+            ask(home, sql)
+
+    made = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*")}
+    assert made == {"home"}
+
+
+@needs("duckdb")
+def test_the_document_names_all_columns(home: Home) -> None:
+    """docs/sql.md has each table with its columns in order."""
+    from core_sdk.exchange.database import TABLES
+
+    documented = {
+        match[1]: re.findall(r"`(\w+)`", match[2])
+        for match in re.finditer(r"^\| `(\w+)` \|[^|]*\|(.*)\|$", DOCUMENT.read_text(), re.MULTILINE)
+    }
+
+    assert documented == {table: [column[0] for column in ask(home, f"describe {table}")] for table in TABLES}
+
+
+@needs("duckdb")
+def test_the_commands_print_tables_json_and_csv_and_write_parquet(
+    home: Home, warm_cli: WarmCli, tmp_path: Path
+) -> None:
+    """`core-sdk sql` prints at most 200 rows for people and all for programs; `core-sdk export` writes what it asks."""
+    import duckdb
+
+    steps = "select steps_completed, value from metrics where trial_id = 1 and group_name = 'training' order by 1"
+
+    shown = warm_cli.run(tmp_path, "sql", steps)
+    as_csv = warm_cli.run(tmp_path, "sql", "-", "--csv", stdin=steps)
+    as_json = warm_cli.run(tmp_path, "sql", "select created, created, labels from trials where trial_id = 1", "--json")
+    wrong = warm_cli.run(tmp_path, "sql", "select nothing")
+    exported = [warm_cli.run(tmp_path, "export", str(tmp_path / "it's")) for _ in range(2)]
+
+    assert len(shown.output.splitlines()) == 203 and "the first 200 rows" in shown.errors
+    assert (
+        as_csv.output.splitlines()[:2] == ["steps_completed,value", "0,0.0"] and len(as_csv.output.splitlines()) == 3001
+    )
+    assert '"created": "1970-01-01 00:00:01.500000", "created_1": "1970' in as_json.output
+    assert '"labels": ["base"]' in as_json.output
+    assert wrong.status == 1 and "the query failed" in wrong.errors
+    assert [each.status for each in exported] == [0, 0]
+    read = duckdb.connect().execute(
+        "select count(*), sum(value) from read_parquet($1)", [str(tmp_path / "it's/metrics.parquet")]
+    )
+    assert read.fetchall() == [(12_000, 2 * 3 * sum(range(3000)))]
