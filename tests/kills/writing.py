@@ -21,6 +21,7 @@ from core_sdk.tracking import Home
 from core_sdk.tracking.history import read_history
 
 _STEPS_BETWEEN_CHECKPOINTS = 5
+_REPORTS_BETWEEN_LOOKS = 20
 
 Acknowledge = Callable[[int, int, int], None]
 """Is told attempt, step and value."""
@@ -62,11 +63,13 @@ def evaluate(name: str, acknowledge: Acknowledge) -> None:
     with context:
         chance = random.Random(os.getpid())
         while True:
+            # Reading the whole history for each report would take ever longer, and few kills would meet a report.
             checkpoints = [(one.attempt, one.record) for one in read_history(folder).checkpoints]
-            attempt, record = chance.choice(checkpoints)
-            value = time.time_ns()
-            report(context, record, value)
-            acknowledge(attempt, record.steps_completed, value)
+            for attempt, record in chance.choices(checkpoints, k=_REPORTS_BETWEEN_LOOKS):
+                value = time.time_ns()
+                report(context, record, value)
+                acknowledge(attempt, record.steps_completed, value)
+                time.sleep(0.002)
 
 
 def report(context: core.Context, checkpoint: CheckpointStored, value: int) -> None:
