@@ -300,7 +300,7 @@ def test_the_command_says_what_it_has_imported(warm_cli: WarmCli, tmp_path: Path
     path = RECORDS["mlflow-folder"](tmp_path)
     (tmp_path / "empty").mkdir()
 
-    first = warm_cli.run(tmp_path, "import", str(path), "--experiment", "old")
+    first = warm_cli.run(tmp_path, "import", str(path), "--name", "old")
     second = warm_cli.run(tmp_path, "import", str(path))
     listed = warm_cli.run(tmp_path, "trial", "list", "--csv")
     refused = warm_cli.run(tmp_path, "import", str(tmp_path / "empty"))

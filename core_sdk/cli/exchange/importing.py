@@ -14,9 +14,9 @@ from core_sdk.cli._messages import say
 
 def import_runs(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or a folder, which is only read.")],
-    experiment: Annotated[
+    name: Annotated[
         str | None,
-        typer.Option("--experiment", metavar="NAME", help="The experiment of the trials.", show_default="the tool's"),
+        typer.Option(metavar="NAME", help="The name of the experiment of the trials.", show_default="that of the tool"),
     ] = None,
 ) -> None:
     """Make trials of the runs of other trackers, with their curves, configurations and media.
@@ -30,7 +30,7 @@ def import_runs(
     runs = find_runs(path)
     counts = {"taken": 0, "known": 0, "empty": 0}
     has_losses = False
-    for run, trial_id, fate in take_runs(make_home(), runs, experiment):
+    for run, trial_id, fate in take_runs(make_home(), runs, name):
         counts[fate] += 1
         if trial_id is not None:
             typer.echo(f"{run.where} is trial {trial_id}")
