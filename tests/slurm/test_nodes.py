@@ -69,6 +69,7 @@ def test_two_nodes_have_the_losses_of_two_ranks_on_one(slurm: Cluster, home: Hom
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * _TIMEOUT_S)
 @pytest.mark.parametrize("framework", [pytest.param(each, marks=needs(each)) for each in ("deepspeed", "horovod")])
 def test_frameworks_join_the_nodes_of_a_job(
     slurm: Cluster, home: Home, place: Path, framework: str, monkeypatch: pytest.MonkeyPatch

@@ -105,7 +105,7 @@ def test_jobs_are_paused_and_canceled_with_their_experiment(slurm: Cluster, home
     first = jobs(slurm)[1]
 
     slurm.run(["scancel", str(first)])
-    slurm.wait_for(lambda: 1 not in jobs(slurm))
+    slurm.wait_for(lambda: 1 not in jobs(slurm) and "CANCELED" in dict(trial_states(home)))
     slurm.run([*_CORE_SDK, "experiment", "pause", "1"], cwd=place)
     slurm.wait_for(lambda: not jobs(slurm))
     paused = trial_states(home)
