@@ -63,7 +63,7 @@ COMMANDS = [
     Command("trial continue 1 --hparam lr=1 train.py", "core-sdk trial continue 1 --hparam lr=1 -- train.py", 2),
     Command("trial resume 1 2", "put `--` before the command: core-sdk trial resume 1 -- 2", 2),
     Command("experiment best digits", "no searcher's metric; --metric names one of: accuracy", 2),
-    Command("experiment best digits --metric acuracy", "Those reported are: accuracy", 2),
+    Command("experiment best digits --metric acuracy", "for acuracy; --metric names one of: accuracy", 2),
     Command("experiment create nofile.yaml .", "file 'nofile.yaml' does not exist", 2),
     Command("experiment create . train.py", "file '.' is a directory", 2),
     Command("ui --host 0.0.0.0", "Give a token of your own with --token", 2),
