@@ -29,7 +29,7 @@ class AgentOrder(msgspec.Struct, frozen=True, tag=True):
     ticket: str | None = None
     """The path of the ticket for the slots of the attempt."""
     time_limit_s: float | None = None
-    """How long the command may run, before it is asked to stop."""
+    """The time after which the command is asked to stop; None for no limit."""
 
 
 class SendSignal(msgspec.Struct, frozen=True, tag=True):

@@ -72,7 +72,7 @@ _OF_RUN = frozenset(
         "watch",
     }
 )
-"""What the module has of the run that is active."""
+"""The names that the module takes from the run that is active."""
 
 
 def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from core_sdk.compat.wandb._named_values import NamedValues
 from core_sdk.compat.wandb.errors import UsageError
 
 logger = logging.getLogger("core_sdk.compat")
@@ -38,7 +39,7 @@ def default_config() -> dict[str, Any]:
 
 
 def _of_file(path: Path) -> dict[str, Any]:
-    """In wandb's files a value may stand alone, or under `value` beside a description."""
+    """Returns the values of one of wandb's files, where each stands alone or, beside a description, under `value`."""
     found = yaml.safe_load(path.read_text())
     if not isinstance(found, dict):
         raise ValueError(f"{path} is no configuration: it must be a YAML mapping of names to values")
@@ -49,8 +50,10 @@ def _of_file(path: Path) -> dict[str, Any]:
     }
 
 
-class Config(MutableMapping[str, Any]):
+class Config(NamedValues):
     """Values by name, also as attributes. Each change is recorded when it is made."""
+
+    _called = "config"
 
     def __init__(
         self,
@@ -94,31 +97,8 @@ class Config(MutableMapping[str, Any]):
         """Returns a copy as a dict."""
         return dict(self._values)
 
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self.update({name: value})
-
     def __delitem__(self, name: str) -> None:
         raise UsageError(f"config.{name} is recorded, and cannot be deleted")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and name in self._values:
-            return self._values[name]
-        raise AttributeError(f"the config has no {name!r}; it has {', '.join(self.__dict__.get('_values', {}))}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("_"):
-            super().__setattr__(name, value)
-        else:
-            self[name] = value
 
     def __reduce__(self) -> tuple[type[Config], tuple[dict[str, Any]]]:
         return Config, (self._values,)

@@ -52,7 +52,7 @@ class Run(OfOneProcess):
         *,
         is_own: bool = True,
     ) -> None:
-        """Without a `context` the run is disabled. One that is not its `own` is not closed by `finish()`.
+        """Makes a run of a `context`, or a disabled one without. `finish()` closes only a Context that is its `own`.
 
         `arguments` are those of `init()` that were given.
         """
@@ -121,7 +121,7 @@ class Run(OfOneProcess):
 
     @property
     def notes(self) -> str | None:
-        """What people should know of the trial. A change is recorded."""
+        """The notes of the trial, in Markdown. A change is recorded."""
         return self._notes
 
     @notes.setter

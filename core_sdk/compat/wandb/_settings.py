@@ -24,7 +24,7 @@ _ARGUMENTS = {
 
 
 class AlertLevel(enum.Enum):
-    """How urgent an alert is."""
+    """The urgency of an alert."""
 
     INFO = "INFO"
     WARN = "WARN"

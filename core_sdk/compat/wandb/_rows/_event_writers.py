@@ -33,7 +33,7 @@ _VALUES: dict[str, Callable[..., dict[str, Any]]] = {
     "add_text": lambda tag, text: {tag: media.Text(text)},
     "add_figure": lambda tag, figure: {tag: media.Figure(figure)},
 }
-"""What is reported of each method's tag and value."""
+"""A method of `SummaryWriter` -> the values to report of its tag and its value."""
 
 
 class EventWriters:

@@ -1,4 +1,4 @@
-"""What `define_metric()` says of metrics: their own horizontal axis, and the figures of their summary."""
+"""The rules of `define_metric()`: which metrics have a horizontal axis of their own, and which summary figures."""
 
 from __future__ import annotations
 
