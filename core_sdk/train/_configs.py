@@ -28,16 +28,16 @@ class ScalingConfig:
     """The default is one CPU, or one GPU with `use_gpu`. The resources of other names are Ray's."""
     placement_strategy: Strategy = "PACK"
     """The way in which Ray places the workers on its nodes."""
+    accelerator_type: str | None = None
+    """The accelerator that the nodes of the workers must have, by Ray's name, such as "A100"."""
+    label_selector: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None
+    """The labels that the nodes must have on a Ray cluster: of all workers, or a list with those of each."""
     elastic_resize_monitor_interval_s: float = 60.0
     """The interval at which to look for room for more workers."""
     engine: EngineName | None = None
     """None is Ray if this program is connected to a cluster, or `address` is given; otherwise this machine."""
     address: str | None = None
     """The address of a Ray cluster."""
-    accelerator_type: str | None = field(default=None, kw_only=True)
-    """The accelerator that the nodes of the workers must have, by Ray's name, such as "A100"."""
-    label_selector: Mapping[str, str] | Sequence[Mapping[str, str]] | None = field(default=None, kw_only=True)
-    """The labels that the nodes must have on a Ray cluster: of all workers, or a list with those of each."""
     trainer_resources: Mapping[str, float] | None = field(default=None, kw_only=True)
     """Ray's name. It is not heeded, with a warning: this program drives the training."""
 
