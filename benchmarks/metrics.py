@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk import client, core
-from core_sdk.cli.render.output import Format
 from core_sdk.cli.trial.reports import print_reports, reports_of
+from core_sdk.render.output import Format
 from core_sdk.tracking import Home, open_view
 
 NUM_TURNS = 5

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 import typer
 
 from core_sdk.cli._failures import ExitCode, exit_status_of
-from core_sdk.cli.render.output import print_list
 from core_sdk.errors import CoreSDKError
+from core_sdk.render.output import print_list
 
 
 def for_each(

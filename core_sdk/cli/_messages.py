@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 
-from core_sdk.cli.render.text import printable
+from core_sdk.render.text import printable
 
 
 def say(text: str) -> None:

@@ -9,7 +9,7 @@ import typer
 from core_sdk.cli._arguments import ChartMetrics, Formulas, Output, Sort, Where
 from core_sdk.cli._grouping import BandOption, Best, CentreOption, GroupBy, XOption, parse_grouping, read_charts
 from core_sdk.cli._ids import MaybeTrialIds, OfExperiment
-from core_sdk.cli.render.output import AsJson
+from core_sdk.render.output import AsJson
 from core_sdk.tracking import open_view
 
 
@@ -41,10 +41,10 @@ def compare(
     them, all trials are grouped.
     """
     from core_sdk.cli._home import open_home
-    from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
-    from core_sdk.cli.render.output import print_list
     from core_sdk.cli.trial.groups import group_object, print_groups
     from core_sdk.cli.trial.listing import choose_trials, json_object, print_comparison
+    from core_sdk.render.drawing import check_format, draw_charts, num_buckets
+    from core_sdk.render.output import print_list
     from core_sdk.tracking.finding.facts import read_facts
 
     has_curves = metric or formula or output

@@ -8,8 +8,8 @@ import typer
 
 from core_sdk.cli._arguments import ConfigFile, Overrides, read_config
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import AsJson, Properties, print_one
-from core_sdk.cli.render.tables import Column, print_table
+from core_sdk.render.output import AsJson, Properties, print_one
+from core_sdk.render.tables import Column, print_table
 
 if TYPE_CHECKING:
     from core_sdk.search.preview import Preview, Trained

@@ -12,9 +12,9 @@ from cli.recorded import new_attempt, new_trial
 from parts import needs
 from server.visitor import Visitor
 
-from core_sdk.cli.render.output import cell
 from core_sdk.cli.trial.listing import choose_trials
 from core_sdk.records import EnvironmentRecord, SearcherMetric
+from core_sdk.render.output import cell
 from core_sdk.tracking import Home, open_view
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from core_sdk.charts.chart import Chart, ChartCurve
-from core_sdk.cli.render.plot import plot as plot_chart
+from core_sdk.render.plot import plot as plot_chart
 from core_sdk.tracking.rows import SeriesBucket
 
 BLANK = {" ", "⠀"}

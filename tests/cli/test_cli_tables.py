@@ -13,11 +13,11 @@ import pytest
 from cli.commands import Cli, run_cli
 from tracking.journals import START, age, new_trial, record, report, stored
 
-from core_sdk.cli.render.output import Format
-from core_sdk.cli.render.tables import Column, fitted, print_table
 from core_sdk.cli.trial.groups import print_groups
 from core_sdk.cli.trial.listing import print_comparison, print_trials
 from core_sdk.records import Ended
+from core_sdk.render.output import Format
+from core_sdk.render.tables import Column, fitted, print_table
 from core_sdk.tracking import Home
 from core_sdk.tracking.finding.facts import Facts, facts
 from core_sdk.tracking.finding.groups import group_trials

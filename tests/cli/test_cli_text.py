@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core_sdk.cli.render.output import cell
-from core_sdk.cli.render.text import format_size, format_time, printable
 from core_sdk.records import format_number, strict_json
+from core_sdk.render.output import cell
+from core_sdk.render.text import format_size, format_time, printable
 
 
 @pytest.mark.parametrize(

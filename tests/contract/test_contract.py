@@ -1409,11 +1409,9 @@ def test_76_workers_of_a_loader_leave_a_stop_to_their_rank(home: Home, start_scr
         from torch.utils.data import DataLoader
         from core_sdk import core
         with core.init() as context:
-            stops = context.preempt.should_preempt()
-            while not stops:
-                for batch in DataLoader(range(100), num_workers=2):
-                    if batch == 0: print("on")
-                    if stops := context.preempt.should_preempt(): break
+            for batch in DataLoader(range(10**9), num_workers=2):
+                if batch == 0: print("on")
+                if context.preempt.should_preempt(): break
         """
     stopped, killed = (start_script(source, name=f"{name}.py") for name in ("stopped", "killed"))
     workers = {}

@@ -113,9 +113,6 @@ def ranks_said(output: str) -> list[str]:
 
 
 @needs("many processes")
-@needs("many processes")
-@needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize(
     ("launcher", "how"), [pytest.param("torchrun", "pause", marks=needs("many processes")), ("ours", "SIGTERM")]
 )
@@ -144,9 +141,6 @@ def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: H
     assert home.trial_ids() == [1]
 
 
-@needs("many processes")
-@needs("many processes")
-@needs("many processes")
 @needs("many processes")
 @pytest.mark.parametrize(
     ("launcher", "is_run"), [pytest.param("torchrun", True, marks=needs("many processes")), ("ours", False)]

@@ -517,8 +517,6 @@ def test_best_validation_is_over_the_whole_experiment(context: core.Context) -> 
 
 
 @needs("many processes")
-@needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize("num_reports", [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_many_reports_leave_memory_flat(run_script: Callable[..., tuple[int, str, str]], num_reports: int) -> None:
     """Memory does not grow with the number of reports."""

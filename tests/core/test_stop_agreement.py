@@ -440,8 +440,6 @@ UNEVEN = """
 
 
 @needs("many processes")
-@needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize("seldom", [pytest.param(0, marks=needs("many processes")), 1])
 def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:
     """If ranks ask unevenly, an error beside the backend's says which rank has asked how often."""

@@ -34,8 +34,6 @@ def trials(experiment_id: int) -> list[dict[str, Any]]:
 
 
 @needs("many processes")
-@needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize(
     ("config", "options"),
     [

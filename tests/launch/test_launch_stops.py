@@ -395,7 +395,6 @@ def start_unread(launch_directory: Path, tmp_path: Path, warm_launchers: WarmLau
 
 
 @needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize("is_stderr_read", [True, False])
 @pytest.mark.parametrize(
     "signals",

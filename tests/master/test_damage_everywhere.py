@@ -117,7 +117,6 @@ def check(made: HomeWithExperiments, path: Path, before: Seen, after: Seen) -> N
 
 
 @needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_no_damage_stops_a_master_that_starts(made: HomeWithExperiments, num_damages: int) -> None:
     """A master starts with any damaged file, makes no wrong decision and names the damage."""
@@ -184,7 +183,6 @@ def restore(path: Path, content: bytes, new: bytes) -> None:
         replace(path, content)
 
 
-@needs("many processes")
 @needs("many processes")
 @pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_no_damage_stops_a_master_that_runs(made: HomeWithExperiments, num_damages: int) -> None:

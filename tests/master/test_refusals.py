@@ -151,7 +151,6 @@ def test_the_status_is_printed_as_json(home: Home) -> None:
 
 
 @needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize("first", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow)])
 def test_an_experiment_stands_still_while_the_disk_is_full(home: Home, tmp_path: Path, first: int) -> None:
     """While the disk is full an experiment waits, and then every attempt has begun only once."""

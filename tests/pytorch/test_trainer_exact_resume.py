@@ -101,7 +101,6 @@ def test_ranks_and_workers_that_end_go_on_exactly(
 
 
 @needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize("num_ranks", [2, *(pytest.param(number, marks=slow) for number in (3, 4))])
 def test_any_number_of_ranks_trains_the_same_global_batches(whole: Whole, num_ranks: int) -> None:
     """Any number of ranks trains the same global batches."""

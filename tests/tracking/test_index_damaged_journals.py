@@ -60,7 +60,6 @@ def told_of(index: Index, trial_id: int) -> list[str]:
 
 
 @needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize("num_flips", [30, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_a_journal_is_never_an_answer(recorded: Home, num_flips: int) -> None:
     """After a flipped bit in any journal, the index reports nothing that was not recorded."""

@@ -138,7 +138,6 @@ def interleaved(pieces: list[tuple[Journal, bytes]], chance: random.Random) -> l
 
 
 @needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize("num_rounds", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_an_indexer_that_was_killed_at_any_moment_neither_loses_nor_doubles_a_point(
     home: Home, start_script: Callable[..., Script], num_rounds: int

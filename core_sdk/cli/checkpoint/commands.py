@@ -17,11 +17,11 @@ from core_sdk.cli._ids import OfExperiment, OfTrial, StorageId, StorageIds
 from core_sdk.cli.checkpoint import gc, verify
 from core_sdk.cli.checkpoint.export import export
 from core_sdk.cli.checkpoint.selection import checkpoint_row, read_rows
-from core_sdk.cli.render.output import AsCsv, AsJson, Properties, choose_format, confirm, print_one, print_rows
-from core_sdk.cli.render.tables import Column
-from core_sdk.cli.render.text import format_size, format_time
 from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, RecordDamagedError
 from core_sdk.records import format_number, strict_json
+from core_sdk.render.output import AsCsv, AsJson, Properties, choose_format, confirm, print_one, print_rows
+from core_sdk.render.tables import Column
+from core_sdk.render.text import format_size, format_time
 from core_sdk.steering import checkpoints
 from core_sdk.tracking import Home
 from core_sdk.tracking.rows import CheckpointRow

@@ -13,10 +13,10 @@ from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import OfExperiment, OfTrial
 from core_sdk.cli._messages import say
 from core_sdk.cli.checkpoint.selection import check_scope
-from core_sdk.cli.render.output import AsJson, confirm, print_object
-from core_sdk.cli.render.tables import Column, print_table
-from core_sdk.cli.render.text import format_size
 from core_sdk.records import KeepEvery, SearcherMetric
+from core_sdk.render.output import AsJson, confirm, print_object
+from core_sdk.render.tables import Column, print_table
+from core_sdk.render.text import format_size
 from core_sdk.tracking import open_view
 
 if TYPE_CHECKING:

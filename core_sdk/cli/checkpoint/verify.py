@@ -10,8 +10,8 @@ from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import MaybeStorageIds, OfExperiment, OfTrial
 from core_sdk.cli.checkpoint.selection import checkpoint_row, read_rows
-from core_sdk.cli.render.text import printable
 from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
+from core_sdk.render.text import printable
 from core_sdk.steering import checkpoints
 from core_sdk.tracking.rows import CheckpointRow
 

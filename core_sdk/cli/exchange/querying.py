@@ -13,9 +13,9 @@ import typer
 
 from core_sdk.cli._home import open_home
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_list
-from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.records import format_number
+from core_sdk.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_list
+from core_sdk.render.tables import Column, print_table
 
 _MAX_SHOWN = 200
 

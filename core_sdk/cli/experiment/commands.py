@@ -12,11 +12,11 @@ from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import Experiments, parse_experiment
 from core_sdk.cli.experiment import looking, steering, submitting
 from core_sdk.cli.experiment.looking import why_no_best
-from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_list, print_one, print_rows
-from core_sdk.cli.render.tables import Column
-from core_sdk.cli.render.text import format_time, listed, printable
 from core_sdk.cli.trial.listing import json_object, print_trials, with_searched
 from core_sdk.records import SearcherMetric, fields_of
+from core_sdk.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_list, print_one, print_rows
+from core_sdk.render.tables import Column
+from core_sdk.render.text import format_time, listed, printable
 from core_sdk.steering import experiments as verbs
 from core_sdk.tracking import open_view
 from core_sdk.tracking.finding.best import best_trial

@@ -18,8 +18,6 @@ from rich.text import Text
 
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import print_object
-from core_sdk.cli.render.text import printable
 from core_sdk.experiments._trial import TrialStateMachine, Wish
 from core_sdk.experiments.following import Follower
 from core_sdk.records import (
@@ -32,6 +30,8 @@ from core_sdk.records import (
     format_number,
     from_json,
 )
+from core_sdk.render.output import print_object
+from core_sdk.render.text import printable
 from core_sdk.tracking import open_view
 from core_sdk.tracking.finding.facts import flat_hparams
 

@@ -13,10 +13,10 @@ from core_sdk.cli._arguments import BestMetric, ChartMetrics, FollowOutput, Outp
 from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping, read_charts
 from core_sdk.cli._home import make_home, open_home
 from core_sdk.cli._ids import Experiment, SubmittedId, check_submitted
-from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
-from core_sdk.cli.render.output import AsCsv, AsJson, Properties, choose_format, print_object, print_one
 from core_sdk.cli.trial.listing import json_object, print_trials
 from core_sdk.records import format_number
+from core_sdk.render.drawing import check_format, draw_charts, num_buckets
+from core_sdk.render.output import AsCsv, AsJson, Properties, choose_format, print_object, print_one
 from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.finding.best import best_trial, deciding_metric
 from core_sdk.tracking.finding.facts import read_facts

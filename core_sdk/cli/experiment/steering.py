@@ -15,8 +15,8 @@ from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import Experiment, Experiments, SubmittedIds
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import AsJson, print_list, print_one
 from core_sdk.experiments.reviving import keep_going
+from core_sdk.render.output import AsJson, print_list, print_one
 from core_sdk.steering import experiments as verbs
 from core_sdk.tracking import Home
 

@@ -14,7 +14,7 @@ from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import make_home
 from core_sdk.cli._ids import SubmittedId, parse_trial
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import AsJson, print_object
+from core_sdk.render.output import AsJson, print_object
 from core_sdk.tracking import open_view
 
 if TYPE_CHECKING:

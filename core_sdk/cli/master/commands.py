@@ -13,8 +13,6 @@ from core_sdk.cli._group import command_group
 from core_sdk.cli._home import go_on, make_home, open_home
 from core_sdk.cli._ids import Experiment, parse_experiment
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import AsJson, choose_format, print_one, print_rows
-from core_sdk.cli.render.tables import Column
 from core_sdk.cli.ui import ui
 from core_sdk.environment import Environment
 from core_sdk.errors import CoreSDKError, MasterRefusedError, MasterSilentError
@@ -23,6 +21,8 @@ from core_sdk.experiments.protocol import Down, GetStatus, HomeStatus, MasterSta
 from core_sdk.master.journaled import journaled_status
 from core_sdk.master.occupancy import OccupiedSlot, busy_gpus, occupied_slots, status_without_master
 from core_sdk.master.queued import Queued, homes_in_line, queue_of
+from core_sdk.render.output import AsJson, choose_format, print_one, print_rows
+from core_sdk.render.tables import Column
 from core_sdk.slots import SlotDirectory, clock, describe_line
 from core_sdk.steering import experiments
 from core_sdk.tracking import Home

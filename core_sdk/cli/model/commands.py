@@ -11,10 +11,10 @@ from core_sdk.cli._arguments import Yes
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import Model, StorageId
-from core_sdk.cli.render.output import AsCsv, AsJson, Properties, choose_format, confirm, print_one, print_rows
-from core_sdk.cli.render.tables import Column
-from core_sdk.cli.render.text import format_time, printable
 from core_sdk.records import ModelVersionRecord, from_json, strict_json
+from core_sdk.render.output import AsCsv, AsJson, Properties, choose_format, confirm, print_one, print_rows
+from core_sdk.render.tables import Column
+from core_sdk.render.text import format_time, printable
 from core_sdk.steering import models
 from core_sdk.tracking.registry import ModelRow, Registry
 

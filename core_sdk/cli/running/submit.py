@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from core_sdk.cli._arguments import Hparams, NewLabels, parse_hparams, parse_slots
-from core_sdk.cli.render.output import AsJson
+from core_sdk.render.output import AsJson
 
 
 class ExperimentEngine(enum.StrEnum):

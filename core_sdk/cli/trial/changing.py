@@ -13,10 +13,10 @@ from core_sdk.cli._each import for_each
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import MaybeTrialIds, TrialId, parse_trial
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import AsJson, confirm
-from core_sdk.cli.render.text import printable
 from core_sdk.cli.trial.listing import choose_trials
 from core_sdk.errors import CoreSDKError
+from core_sdk.render.output import AsJson, confirm
+from core_sdk.render.text import printable
 from core_sdk.steering import trials
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import TrialRow

@@ -6,9 +6,9 @@ import shlex
 from typing import Any
 
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.text import MOST_LISTED, format_size, format_time, listed, more_than
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
+from core_sdk.render.text import MOST_LISTED, format_size, format_time, listed, more_than
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.finding.facts import first_values
 from core_sdk.tracking.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow

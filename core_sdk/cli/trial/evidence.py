@@ -10,9 +10,9 @@ import typer
 from core_sdk.cli._arguments import BestMetric, SmallerIsBetter
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import OfExperiment, TrialId
-from core_sdk.cli.render.output import AsJson, print_list, print_object
-from core_sdk.cli.render.text import printable
 from core_sdk.records import fields_of
+from core_sdk.render.output import AsJson, print_list, print_object
+from core_sdk.render.text import printable
 from core_sdk.steering import trials
 from core_sdk.tracking import open_view
 from core_sdk.tracking.finding.best import deciding_metric

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from core_sdk.cli.render.tables import MOST_NAMES, Column, print_table
 from core_sdk.records import fields_of, format_number
+from core_sdk.render.tables import MOST_NAMES, Column, print_table
 from core_sdk.tracking.finding.facts import titles
 from core_sdk.tracking.finding.groups import (
     GroupBest,

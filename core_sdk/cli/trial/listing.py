@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
-from core_sdk.cli.render.output import Format, print_csv, print_list
-from core_sdk.cli.render.tables import MOST_NAMES, Column, print_table, shortened
-from core_sdk.cli.render.text import format_time
 from core_sdk.records import SearcherMetric, fields_of, format_number, generated_name, strict_json
+from core_sdk.render.output import Format, print_csv, print_list
+from core_sdk.render.tables import MOST_NAMES, Column, print_table, shortened
+from core_sdk.render.text import format_time
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.facts import (
     SHORT_NAMES,

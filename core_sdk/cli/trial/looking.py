@@ -13,13 +13,13 @@ from core_sdk.cli._arguments import BestMetric, SmallerIsBetter, Sort, Where
 from core_sdk.cli._home import hear_of_slurm, open_home
 from core_sdk.cli._ids import OfExperiment, TrialId, TrialIds
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_one
 from core_sdk.cli.trial.description import describe_trial
 from core_sdk.cli.trial.listing import choose_trials, print_trials, with_searched
 from core_sdk.cli.trial.logs import logs
 from core_sdk.cli.trial.media import media
 from core_sdk.cli.trial.plot import plot
 from core_sdk.cli.trial.reports import metrics
+from core_sdk.render.output import AsCsv, AsJson, Format, choose_format, print_one
 from core_sdk.tracking import open_view
 from core_sdk.tracking.finding.best import deciding_metric
 

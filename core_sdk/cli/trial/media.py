@@ -13,11 +13,11 @@ from core_sdk.cli._arguments import Rank, Superseded
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import TrialId
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_elements
-from core_sdk.cli.render.tables import Column, print_table
-from core_sdk.cli.render.text import format_size
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import MEDIA_KINDS, strict_json
+from core_sdk.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_elements
+from core_sdk.render.tables import Column, print_table
+from core_sdk.render.text import format_size
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.media import HomeMedia
 from core_sdk.tracking.rows import MediaRow, source_named

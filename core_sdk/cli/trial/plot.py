@@ -11,7 +11,7 @@ from core_sdk.cli._arguments import ChartMetrics, Formulas, Output, ReportGroup
 from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping, read_charts
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import TrialIds
-from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
+from core_sdk.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.tracking import open_view
 
 if TYPE_CHECKING:

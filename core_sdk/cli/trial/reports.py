@@ -17,12 +17,12 @@ from core_sdk.cli._arguments import Metrics, Rank, ReportGroup, Superseded
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import TrialId
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_elements
-from core_sdk.cli.render.tables import Column, print_table
-from core_sdk.cli.render.text import format_time, printable
 from core_sdk.cli.trial.plot import plot as draw_curves
 from core_sdk.errors import CoreSDKError, NotRecordedError
 from core_sdk.records import MediaFile, Source, format_number, in_order, strict_json
+from core_sdk.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_elements
+from core_sdk.render.tables import Column, print_table
+from core_sdk.render.text import format_time, printable
 from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.rows import Outline, Ranks, ReportRow, StreamPosition, source_named

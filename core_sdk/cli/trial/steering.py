@@ -13,8 +13,8 @@ from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import TrialId, parse_checkpoint
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.output import AsJson, print_object
 from core_sdk.records import RecordedKeep
+from core_sdk.render.output import AsJson, print_object
 from core_sdk.steering import trials
 from core_sdk.tracking import TrialFolder
 from core_sdk.tracking.attempts.continuation import what_resume_does

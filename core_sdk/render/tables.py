@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from core_sdk.cli.render.text import printable
+from core_sdk.render.text import printable
 
 _Row = TypeVar("_Row")
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 
-from core_sdk.cli.render.tables import Column, print_properties, print_table
-from core_sdk.cli.render.text import printable
 from core_sdk.records import nonfinite_to_text, plain, strict_json
+from core_sdk.render.tables import Column, print_properties, print_table
+from core_sdk.render.text import printable
 
 # A spreadsheet runs a cell that begins like this as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")

@@ -11,9 +11,9 @@ import typer
 
 from core_sdk.charts.chart import Chart
 from core_sdk.charts.trials import PICTURE_BUCKETS
-from core_sdk.cli.render import plot
-from core_sdk.cli.render.text import printable
 from core_sdk.errors import NothingToDrawError
+from core_sdk.render import plot
+from core_sdk.render.text import printable
 
 if TYPE_CHECKING:
     from core_sdk.charts.svg import Look
