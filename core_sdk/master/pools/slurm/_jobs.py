@@ -19,10 +19,14 @@ from core_sdk.tracking.attempts.running import never_began, take_for_dead
 from core_sdk.tracking.home import TrialFolder
 
 CLUSTER = "slurm"
+# A job that is killed before its attempt has begun is submitted again, so often in all.
+_MOST_JOBS = 3
 
 
 class Owner(Protocol):
     """Who submits, watches and ends jobs, as the jobs see it."""
+
+    def submit(self, claim: JobClaim) -> None: ...
 
     def watch(self, job: PoolJob) -> None: ...
 
@@ -58,6 +62,7 @@ class JobClaim(PoolJob, Claim):
         self.since = time.time()
         self._owner = owner
         self._before = max(folder.attempts(), default=0)
+        self._num_jobs = 1
         self._begun: Begun | None = None
         self._problem = ""
 
@@ -111,8 +116,17 @@ class JobClaim(PoolJob, Claim):
         if (number := newest_supervised(self.folder)) > self._before and not never_began(self.folder, number):
             self._begun = Begun(number, self.slot_ids, CLUSTER)
         elif self.over_at is not None and (self.is_long_over or self._told()):
-            self._problem = self._told() or self.end
+            if not self._told() and was_killed(self.state) and self._num_jobs < _MOST_JOBS:
+                self._submit_again()
+            else:
+                self._problem = self._told() or self.end
         return self.is_over
+
+    def _submit_again(self) -> None:
+        self._owner.forget(self)
+        self.job_id, self.state, self.over_at = "", None, None
+        self._num_jobs += 1
+        self._owner.submit(self)
 
     def _told(self) -> str:
         record = self.folder.read_slurm_job()
@@ -162,6 +176,11 @@ class JobExecution(PoolJob, Execution):
             self._owner.forget(self)
             self._is_over = True
         return self._is_over
+
+
+def was_killed(state: JobState | None) -> bool:
+    """Returns whether a job did not end by itself, nor because of its user. Pure."""
+    return state is not None and state.name != "CANCELLED" and state.reason != "NonZeroExitCode"
 
 
 def loss_of(job_id: str, state: JobState) -> tuple[AttemptOutcome, str]:
