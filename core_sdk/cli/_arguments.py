@@ -145,6 +145,11 @@ Detach = Annotated[
         "--detach", help="Print the trial's number and return at once; `trial logs --follow` shows the output."
     ),
 ]
+NumNodes = Annotated[int, typer.Option(min=1, help="Slurm: the number of nodes, on each of which COMMAND is started.")]
+SbatchOptions = Annotated[
+    list[str] | None,
+    typer.Option(metavar="OPTION", help="Slurm: an option of sbatch, as in --sbatch=--partition=gpu. May be repeated."),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 ConfigFile = Annotated[
     Path,

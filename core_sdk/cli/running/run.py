@@ -17,6 +17,8 @@ from core_sdk.cli._arguments import (
     Hparams,
     NewLabels,
     Notes,
+    NumNodes,
+    SbatchOptions,
     Seed,
     TrialName,
     parse_duration,
@@ -81,15 +83,8 @@ def run(
     engine: Annotated[
         _Engine, typer.Option(help="Where it runs: on this machine, or as a job of Slurm.")
     ] = _Engine.local,
-    nodes: Annotated[
-        int, typer.Option(min=1, help="Slurm: the number of nodes, on each of which COMMAND is started.")
-    ] = 1,
-    sbatch: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OPTION", help="Slurm: an option of sbatch, as in --sbatch=--partition=gpu. May be repeated."
-        ),
-    ] = None,
+    nodes: NumNodes = 1,
+    sbatch: SbatchOptions = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Slurm: print the batch script, and submit nothing.")
     ] = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Hparams, NewLabels, parse_hparams, parse_slots
+from core_sdk.cli._arguments import Hparams, NewLabels, NumNodes, SbatchOptions, parse_hparams, parse_slots
 from core_sdk.render.output import AsJson
 
 
@@ -33,15 +33,8 @@ def submit(
         ),
     ] = None,
     engine: Annotated[ExperimentEngine, typer.Option(help="Where it runs.")] = ExperimentEngine.local,
-    nodes: Annotated[
-        int, typer.Option(min=1, help="Slurm: the number of nodes, on each of which COMMAND is started.")
-    ] = 1,
-    sbatch: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OPTION", help="Slurm: an option of sbatch, as in --sbatch=--partition=gpu. May be repeated."
-        ),
-    ] = None,
+    nodes: NumNodes = 1,
+    sbatch: SbatchOptions = None,
     priority: Annotated[int, typer.Option(min=1, max=99, help="Smaller numbers are served first.")] = 42,
     max_restarts: Annotated[int, typer.Option(min=0, help="How often it is started again after a failure.")] = 5,
     metric: Annotated[str, typer.Option(metavar="NAME", help="The validation metric that says what is best.")] = "loss",
