@@ -16,7 +16,7 @@ from pathlib import Path
 
 from core_sdk import client, core
 from core_sdk.cli.trial.reports import print_reports, reports_of
-from core_sdk.render.output import Format
+from core_sdk.render.output import Form
 from core_sdk.tracking import Home, open_view
 
 NUM_TURNS = 5
@@ -41,7 +41,7 @@ def main() -> None:
 
         def print_json() -> None:
             with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere), open_view(home) as view:
-                print_reports(reports_of(view, 1), Format.JSON, with_superseded=False, num_last=10)
+                print_reports(reports_of(view, 1), Form(is_json=True), with_superseded=False, num_last=10)
 
         trial.metrics_frame()  # fills the index
         works: dict[str, Callable[[], object]] = {

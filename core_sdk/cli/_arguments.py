@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -105,12 +108,36 @@ Seed = Annotated[
 ]
 
 
+_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
 def parse_duration(text: str) -> float:
-    """Returns the seconds of a time such as `90s`, `5m`, `1.5h`, or of a number of seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    if found is None or not (seconds := float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]):
+    """Returns the seconds of a time such as `90s`, `5m`, `1.5h`, `2d`, or of a number of seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
+    if found is None or not (seconds := float(found[1]) * _UNITS_S[found[2]]):
         raise typer.BadParameter(f"{text!r} is no time such as 90s, 5m or 2h")
     return seconds
+
+
+def parse_since(text: str) -> float:
+    """Returns the time, in seconds since 1970, that is so long ago, or that is given as ISO 8601 has it."""
+    with contextlib.suppress(typer.BadParameter):
+        return time.time() - parse_duration(text)
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a time ago, such as 90s, 5m, 2h or 3d, nor a date") from None
+
+
+Since = Annotated[
+    float | None,
+    typer.Option(
+        metavar="TIME",
+        parser=parse_since,
+        help="Only what is that new: 30m, 2h, 3d ago, or since 2026-11-27T14:00.",
+        show_default="all",
+    ),
+]
 
 
 def parse_slots(text: str) -> int:

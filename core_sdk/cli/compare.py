@@ -9,7 +9,7 @@ import typer
 from core_sdk.cli._arguments import ChartMetrics, Formulas, Output, Sort, Where
 from core_sdk.cli._grouping import BandOption, Best, CentreOption, GroupBy, XOption, parse_grouping, read_charts
 from core_sdk.cli._ids import MaybeTrialIds, OfExperiment
-from core_sdk.render.output import AsJson
+from core_sdk.render.output import AsJson, Fields
 from core_sdk.tracking import open_view
 
 
@@ -28,6 +28,7 @@ def compare(
     best: Best = None,
     output: Output = None,
     as_json: AsJson = False,
+    fields: Fields = "",
 ) -> None:
     """Show hyperparameters and last metrics of trials side by side, what differs first.
 
@@ -44,11 +45,12 @@ def compare(
     from core_sdk.cli.trial.groups import group_object, print_groups
     from core_sdk.cli.trial.listing import choose_trials, json_object, print_comparison
     from core_sdk.render.drawing import check_format, draw_charts, num_buckets
-    from core_sdk.render.output import print_list
+    from core_sdk.render.output import choose_form, print_list
     from core_sdk.tracking.finding.facts import read_facts
 
     has_curves = metric or formula or output
-    if as_json and (output or formula or (metric and not group_by)):
+    form = choose_form(as_json, fields=fields)
+    if form.is_json and (output or formula or (metric and not group_by)):
         raise typer.BadParameter("--json has no curves: give it without --metric, --formula and --output")
     if x != "steps" and not has_curves:
         raise typer.BadParameter("--x is for curves: give --metric, --formula or --output", param_hint="--x")
@@ -69,15 +71,15 @@ def compare(
         check_format(output)
         if grouping is not None:
             groups, ranking = grouping.groups(home, found)
-        if as_json and grouping is not None:
-            print_list(group_object(group, grouping.names, ranking) for group in groups)
-        elif as_json:
-            print_list(map(json_object, found))
+        if form.is_json and grouping is not None:
+            print_list((group_object(group, grouping.names, ranking) for group in groups), form.fields)
+        elif form.is_json:
+            print_list(map(json_object, found), form.fields)
         elif grouping is not None:
             print_groups(groups, grouping.names, ranking, metric or ())
         else:
             print_comparison(found)
-        if not as_json and has_curves:
+        if form.is_table and has_curves:
             rows = [one.row for one in found]
             asked: dict[str, Any] = {"metrics": metric or (), "formulas": formula or ()}
             charts = read_charts(home, view, rows, grouping, num_buckets(output), **asked, x=x)

@@ -8,7 +8,7 @@ import typer
 
 from core_sdk.cli._arguments import ConfigFile, Overrides, read_config
 from core_sdk.cli._messages import say
-from core_sdk.render.output import AsJson, Properties, print_one
+from core_sdk.render.output import AsJson, Properties, choose_form, print_one
 from core_sdk.render.tables import Column, print_table
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def preview_search(
         found = preview(loaded.config, units_per_second=units_per_second, num_slots=slots, length=length)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    print_one(found, _properties(found), as_json)
+    print_one(found, _properties(found), choose_form(as_json))
     if found.trained and not as_json:
         _print_trained(found.trained, found.unit)
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import enum
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
 
 from core_sdk.records import nonfinite_to_text, plain, strict_json
+from core_sdk.render.fields import UnknownFieldError, parse_fields, take
 from core_sdk.render.tables import Column, print_properties, print_table
 from core_sdk.render.text import printable
 
 # A spreadsheet runs a cell that begins like this as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+LIMIT = 50
+"""The number of rows of a list in a table that no terminal shows."""
 
 _Row = TypeVar("_Row")
 Properties = Mapping[str, object]
@@ -33,30 +38,77 @@ AsCsv = Annotated[
 ]
 
 
-class Format(enum.Enum):
-    TABLE = enum.auto()
-    JSON = enum.auto()
-    CSV = enum.auto()
+Fields = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,…",
+        help="Only these fields, as JSON, or CSV with --csv; a dot leads into an object: trial_id,metrics.validation.",
+        show_default="all",
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="The newest N, or with an order the first N; 0: all.",
+        show_default=f"all; of a table that no terminal shows, {LIMIT}",
+    ),
+]
 
 
-def choose_format(as_json: bool, as_csv: bool = False) -> Format:
+@dataclass(frozen=True)
+class Form:
+    """How results are printed: as a table, unless it is as JSON or as CSV."""
+
+    is_json: bool = False
+    is_csv: bool = False
+    fields: tuple[str, ...] = ()
+    """The fields that JSON and CSV have; empty for all."""
+
+    @property
+    def is_table(self) -> bool:
+        return not (self.is_json or self.is_csv)
+
+
+def choose_form(as_json: bool, as_csv: bool = False, fields: str = "") -> Form:
+    """Returns the form that options ask for. Raises `typer.BadParameter`."""
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
-    if as_json:
-        return Format.JSON
-    return Format.CSV if as_csv else Format.TABLE
+    try:
+        names = parse_fields(fields) if fields else ()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--fields") from None
+    return Form(as_json or bool(names and not as_csv), as_csv, names)
+
+
+def limited(rows: list[_Row], limit: int | None, form: Form, *, are_ordered: bool = False) -> list[_Row]:
+    """Returns the last rows, or the first ones if they are ordered, and says on stderr how many there are.
+
+    Without a limit, these are all, unless it is a table that no terminal shows: it is read by a program, or a model
+    that pays by the token.
+    """
+    most = limit if limit is not None else LIMIT if form.is_table and not sys.stdout.isatty() else 0
+    if not most or len(rows) <= most:
+        return rows
+    if limit is None:
+        which = "first" if are_ordered else "newest"
+        print(f"core-sdk: these are the {which} {most} of {len(rows)}; --limit 0 shows all", file=sys.stderr)
+    return rows[:most] if are_ordered else rows[-most:]
 
 
 def print_rows(
-    rows: Sequence[_Row], row_type: type[_Row], columns: Sequence[Column[_Row]], form: Format, nothing: str
+    rows: Sequence[_Row], row_type: type[_Row], columns: Sequence[Column[_Row]], form: Form, nothing: str
 ) -> None:
     """Prints all rows, dataclass instances of `row_type`.
 
     A table shows only `columns`, or the text `nothing` if there are no rows.
     """
-    if form is Format.JSON:
-        print_list(rows)
-    elif form is Format.CSV:
+    if form.is_json:
+        print_list(rows, form.fields)
+    elif form.fields:
+        print_fields_as_csv(rows, form.fields)
+    elif form.is_csv:
         names = [field.name for field in dataclasses.fields(row_type)]  # type: ignore[arg-type]
         print_csv([names, *([getattr(row, name) for name in names] for row in rows)])
     elif rows:
@@ -65,10 +117,10 @@ def print_rows(
         typer.echo(nothing)
 
 
-def print_one(value: Any, told: Properties | str, as_json: bool) -> None:
+def print_one(value: Any, told: Properties | str, form: Form) -> None:
     """Prints all of `value` as JSON, or `told`, properties or one line, for people."""
-    if as_json:
-        print_object(value)
+    if form.is_json:
+        print_object(value, form.fields)
     elif isinstance(told, str):
         typer.echo(printable(told))
     else:
@@ -81,13 +133,34 @@ def confirm(question: str, is_confirmed: bool) -> None:
         typer.confirm(question, abort=True, err=True)
 
 
-def print_object(value: Any) -> None:
-    print(json.dumps(plain(value), allow_nan=False, indent=2))
+def print_object(value: Any, fields: Sequence[str] = ()) -> None:
+    print(json.dumps(chosen(value, fields), allow_nan=False, indent=2))
 
 
-def print_list(values: Iterable[Any]) -> None:
+def print_list(values: Iterable[Any], fields: Sequence[str] = ()) -> None:
     """Prints one element per line, each as soon as the iterable yields it."""
-    print_elements(map(strict_json, values))
+    print_elements(strict_json(chosen(value, fields) if fields else value) for value in values)
+
+
+def print_fields_as_csv(values: Iterable[Any], fields: Sequence[str]) -> None:
+    """Prints CSV with these fields of each value as columns."""
+    rows = iter(fields_as_csv(values, fields))
+    first = list(islice(rows, 1))  # a name that is unknown fails before anything is printed
+    print_csv(chain([fields], first, rows))
+
+
+def fields_as_csv(values: Iterable[Any], fields: Sequence[str]) -> Iterator[list[Any]]:
+    """Yields a row of CSV for each value."""
+    return (list(chosen(value, fields).values()) for value in values)
+
+
+def chosen(value: Any, fields: Sequence[str]) -> Any:
+    """Returns the value as JSON has it, with only these fields. Raises `typer.BadParameter`."""
+    known = plain(value)
+    try:
+        return take(known, fields) if fields else known
+    except UnknownFieldError as error:
+        raise typer.BadParameter(str(error), param_hint="--fields") from None
 
 
 def print_elements(texts: Iterable[str]) -> None:

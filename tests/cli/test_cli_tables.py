@@ -16,7 +16,7 @@ from tracking.journals import START, age, new_trial, record, report, stored
 from core_sdk.cli.trial.groups import print_groups
 from core_sdk.cli.trial.listing import print_comparison, print_trials
 from core_sdk.records import Ended
-from core_sdk.render.output import Format
+from core_sdk.render.output import Form
 from core_sdk.render.tables import Column, fitted, print_table
 from core_sdk.tracking import Home
 from core_sdk.tracking.finding.facts import Facts, facts
@@ -139,7 +139,7 @@ def test_the_time_of_a_list_is_in_proportion_to_the_values_in_it() -> None:
     begin = time.process_time()
 
     with redirect_stdout(io.StringIO()) as output:
-        print_trials(found, (), Format.TABLE)
+        print_trials(found, (), Form())
         print_groups(group_trials(found, ["lr"]), ["lr"], None, ())
         print_comparison([found[0], found[1], found[-1]])
 
@@ -154,7 +154,7 @@ def test_a_name_of_600_characters_leaves_room_for_values() -> None:
 
     with redirect_stdout(io.StringIO()) as output:
         print_comparison(found)
-        print_trials(found, (), Format.TABLE)
+        print_trials(found, (), Form())
 
     compared = next(line for line in output.getvalue().splitlines() if line.startswith(" model."))
     assert compared.split()[-2:] == ["1", "2"]

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Force, Yes
+from core_sdk.cli._arguments import Force, Since, Yes
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import OfExperiment, OfTrial, StorageId, StorageIds
@@ -19,7 +19,18 @@ from core_sdk.cli.checkpoint.export import export
 from core_sdk.cli.checkpoint.selection import checkpoint_row, read_rows
 from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, RecordDamagedError
 from core_sdk.records import format_number, strict_json
-from core_sdk.render.output import AsCsv, AsJson, Properties, choose_format, confirm, print_one, print_rows
+from core_sdk.render.output import (
+    AsCsv,
+    AsJson,
+    Fields,
+    Limit,
+    Properties,
+    choose_form,
+    confirm,
+    limited,
+    print_one,
+    print_rows,
+)
 from core_sdk.render.tables import Column
 from core_sdk.render.text import format_size, format_time
 from core_sdk.steering import checkpoints
@@ -56,16 +67,20 @@ def list_checkpoints(
         int | None,
         typer.Option(min=1, metavar="N", help="Only the N best of the experiment, by its searcher's metric."),
     ] = None,
+    since: Since = None,
+    limit: Limit = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
+    fields: Fields = "",
 ) -> None:
     """List checkpoints: those of the newest trial first, and of each trial the newest first.
 
     Within a trial the order is that of its saves, even if the clock was wrong. With --best it is that of the metric.
     The metric is what the same attempt validated at the step of the checkpoint.
     """
-    form = choose_format(as_json, as_csv)
+    form = choose_form(as_json, as_csv, fields)
     shown = [row for row in read_rows(trial, experiment) if deleted or row.state != "DELETED"]
+    shown = [row for row in shown if since is None or row.time >= since]
     if best is not None:
         shown = _best_first(shown, experiment, metric)[:best]
     known = {name for row in shown for name in row.metrics}
@@ -73,6 +88,7 @@ def list_checkpoints(
         names = ", ".join(sorted(known)) or "none"
         raise typer.BadParameter(f"no checkpoint was validated with the metric {metric!r}. Those known are: {names}")
     columns = [*_COLUMNS[:_METRIC_AT], *_metric_column(shown, metric), *_COLUMNS[_METRIC_AT:]]
+    shown = limited(shown, limit, form, are_ordered=True)
     print_rows(shown, CheckpointRow, columns, form, "No checkpoints.")
 
 
@@ -119,17 +135,19 @@ def describe(
         bool, typer.Option("--tensors", help="List its tensors with their types and shapes, without loading them.")
     ] = False,
     as_json: AsJson = False,
+    fields: Fields = "",
 ) -> None:
     """Show what is known of a checkpoint."""
+    form = choose_form(as_json, fields=fields)
     row = checkpoint_row(storage_id)
     if not tensors:
-        print_one(row, _properties(row), as_json)
+        print_one(row, _properties(row), form)
         return
     from core_sdk.client import Tracker  # slow to import
 
     found = Tracker().get_checkpoint(storage_id).tensors()
     listed = [f"{one.name}: {one.dtype} {list(one.shape)}, in {one.file}" for one in found]
-    print_one({**dataclasses.asdict(row), "tensors": found}, {**_properties(row), "Tensors": listed}, as_json)
+    print_one({**dataclasses.asdict(row), "tensors": found}, {**_properties(row), "Tensors": listed}, form)
 
 
 @app.command()

@@ -14,7 +14,7 @@ import typer
 from core_sdk.cli._home import open_home
 from core_sdk.cli._messages import say
 from core_sdk.records import format_number
-from core_sdk.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_list
+from core_sdk.render.output import AsCsv, AsJson, choose_form, print_csv, print_list
 from core_sdk.render.tables import Column, print_table
 
 _MAX_SHOWN = 200
@@ -32,15 +32,15 @@ def sql(
     """
     from core_sdk.exchange.database import query as ask
 
-    form = choose_format(as_json, as_csv)
+    form = choose_form(as_json, as_csv)
     text = sys.stdin.read() if query == "-" else query
     with ask(open_home(), text) as (given, found):
         names = [f"{name}_{given[:place].count(name)}" if name in given[:place] else name
                  for place, name in enumerate(given)]  # fmt: skip
         rows = ([_plain(value) for value in row] for row in found)
-        if form is Format.JSON:
+        if form.is_json:
             print_list(dict(zip(names, row, strict=True)) for row in rows)
-        elif form is Format.CSV:
+        elif form.is_csv:
             print_csv([names])
             print_csv(rows)
         else:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core_sdk.cli._arguments import BestMetric, Force, Labels, Remove, SmallerIsBetter, Yes
+from core_sdk.cli._arguments import BestMetric, Force, Labels, Remove, Since, SmallerIsBetter, Yes
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import Experiments, parse_experiment
@@ -14,7 +14,19 @@ from core_sdk.cli.experiment import looking, steering, submitting
 from core_sdk.cli.experiment.looking import why_no_best
 from core_sdk.cli.trial.listing import json_object, print_trials, with_searched
 from core_sdk.records import SearcherMetric, fields_of
-from core_sdk.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_list, print_one, print_rows
+from core_sdk.render.output import (
+    AsCsv,
+    AsJson,
+    Fields,
+    Form,
+    Limit,
+    choose_form,
+    confirm,
+    limited,
+    print_list,
+    print_one,
+    print_rows,
+)
 from core_sdk.render.tables import Column
 from core_sdk.render.text import format_time, listed, printable
 from core_sdk.steering import experiments as verbs
@@ -45,13 +57,18 @@ _COLUMNS = [
 @app.command("list")
 def list_experiments(
     every: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
+    since: Since = None,
+    limit: Limit = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
+    fields: Fields = "",
 ) -> None:
-    """List experiments."""
-    form = choose_format(as_json, as_csv)
+    """List experiments. With --since, those that were created since then."""
+    form = choose_form(as_json, as_csv, fields)
     with open_view(open_home()) as view:
         rows = [row for row in view.experiments() if every or not row.is_archived]
+    rows = [row for row in rows if since is None or row.created >= since]
+    rows = limited(rows, limit, form)
     print_rows(rows, ExperimentRow, _COLUMNS, form, "No experiments yet: the first trial begins one.")
 
 
@@ -64,23 +81,25 @@ def describe(
     metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
     as_json: AsJson = False,
+    fields: Fields = "",
 ) -> None:
     """Show what is known of an experiment: its trials, and the best of them."""
+    form = choose_form(as_json, fields=fields)
     numbers = experiment.split(",")
     are_several = len(numbers) > 1 and all(map(str.isdecimal, numbers))
     chosen = map(parse_experiment, numbers if are_several else [experiment])
     described = [_described(experiment_id, metric, smaller_is_better) for experiment_id in chosen]
-    if are_several and as_json:
-        print_list(value for value, *_ in described)
+    if are_several and form.is_json:
+        print_list((value for value, *_ in described), form.fields)
         return
     for index, (value, properties, found, recorded) in enumerate(described):
         if index:
             typer.echo()
-        print_one(value, properties, as_json)
-        if not as_json and found:
+        print_one(value, properties, form)
+        if form.is_table and found:
             typer.echo()
             newest, asked_for = found[-_NUM_TRIALS:], SearcherMetric(name=metric) if metric else recorded
-            print_trials(newest, with_searched((), asked_for, newest), Format.TABLE, names_experiment=False)
+            print_trials(newest, with_searched((), asked_for, newest), Form(), names_experiment=False)
             if len(found) > _NUM_TRIALS:
                 every = f"`core-sdk trial list --experiment {value['experiment_id']}` lists all {len(found)} trials"
                 typer.echo(f"These are the newest {_NUM_TRIALS}: {every}.")

@@ -16,7 +16,17 @@ from core_sdk.cli._ids import Experiment, SubmittedId, check_submitted
 from core_sdk.cli.trial.listing import json_object, print_trials
 from core_sdk.records import format_number
 from core_sdk.render.drawing import check_format, draw_charts, num_buckets
-from core_sdk.render.output import AsCsv, AsJson, Properties, choose_format, print_object, print_one
+from core_sdk.render.output import (
+    AsCsv,
+    AsJson,
+    Fields,
+    Limit,
+    Properties,
+    choose_form,
+    limited,
+    print_object,
+    print_one,
+)
 from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.finding.best import best_trial, deciding_metric
 from core_sdk.tracking.finding.facts import read_facts
@@ -33,9 +43,15 @@ def register(app: typer.Typer) -> None:
     app.command(hidden=True)(checkpoints)
 
 
-def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def trials(
+    experiment: Experiment,
+    limit: Limit = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    fields: Fields = "",
+) -> None:
     """List the trials of an experiment, those with the best values of its searcher's metric first."""
-    form = choose_format(as_json, as_csv)
+    form = choose_form(as_json, as_csv, fields)
     home = open_home()
     metric = home.experiment(experiment).read().searcher_metric
     names = [f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"] if metric else []
@@ -44,6 +60,7 @@ def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = Fals
     names = [name for name in names if any(one.metric(name) is not None for one in found)]
     for name in names:
         found = in_order(found, name if name.startswith("min.") else f"-{name}")
+    found = limited(found, limit, form, are_ordered=bool(names))
     print_trials(found, names, form, names_experiment=False)
 
 
@@ -52,11 +69,12 @@ def checkpoints(
     best: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the N best.")] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
+    fields: Fields = "",
 ) -> None:
     """List the checkpoints of an experiment, as `checkpoint list --experiment` does."""
     from core_sdk.cli.checkpoint.commands import list_checkpoints
 
-    list_checkpoints(experiment=experiment, best=best, as_json=as_json, as_csv=as_csv)
+    list_checkpoints(experiment=experiment, best=best, as_json=as_json, as_csv=as_csv, fields=fields)
 
 
 def download(
@@ -89,11 +107,13 @@ def best(
     metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
     as_json: AsJson = False,
+    fields: Fields = "",
 ) -> None:
     """Show the best trial of an experiment, with its hyperparameters and the checkpoint of its best value.
 
     Where none was saved at that value, it names the best one that was validated.
     """
+    form = choose_form(as_json, fields=fields)
     home = open_home()
     with open_view(home) as view:
         found = best_trial(home, view, experiment, metric, smaller_is_better)
@@ -107,7 +127,7 @@ def best(
         "Hyperparameters": [f"{name}: {format_number(value)}" for name, value in facts.hparams.items()],
         "Checkpoint": found.checkpoint_text,
     }
-    print_one(json_object(facts) | {"best": found}, properties, as_json)
+    print_one(json_object(facts) | {"best": found}, properties, form)
 
 
 def plot(
@@ -226,7 +246,7 @@ def download_code(
         path = output or Path(f"experiment-{experiment}-code")
         unpack(home, code, path)
     what = "directory" if archive_in is None else "archive"
-    print_one({what: str(path), "sha256": code}, str(path), as_json)
+    print_one({what: str(path), "sha256": code}, str(path), choose_form(as_json))
 
 
 def why_no_best(home: Home, view: View, experiment_id: int, metric: str | None) -> str:

@@ -16,7 +16,7 @@ from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import Experiment, Experiments, SubmittedIds
 from core_sdk.cli._messages import say
 from core_sdk.experiments.reviving import keep_going
-from core_sdk.render.output import AsJson, print_list, print_one
+from core_sdk.render.output import AsJson, choose_form, print_list, print_one
 from core_sdk.steering import experiments as verbs
 from core_sdk.tracking import Home
 
@@ -123,7 +123,7 @@ def set_(
         case Setting.NAME | Setting.DESCRIPTION | Setting.NOTES:
             verbs.describe(home, experiment, **{setting.value: value})
     changed = {"experiment": str(experiment), setting.value: values if setting is Setting.LABELS else value}
-    print_one(changed, f"{setting.value} of experiment {experiment}: {', '.join(values)}", as_json)
+    print_one(changed, f"{setting.value} of experiment {experiment}: {', '.join(values)}", choose_form(as_json))
 
 
 def _steer(experiments: Iterable[int], verb: Callable[[Home, int, str], verbs.Steered], as_json: bool) -> None:

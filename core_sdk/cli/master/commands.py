@@ -21,7 +21,7 @@ from core_sdk.experiments.protocol import Down, GetStatus, HomeStatus, MasterSta
 from core_sdk.master.journaled import journaled_status
 from core_sdk.master.occupancy import OccupiedSlot, busy_gpus, occupied_slots, status_without_master
 from core_sdk.master.queued import Queued, homes_in_line, queue_of
-from core_sdk.render.output import AsJson, choose_format, print_one, print_rows
+from core_sdk.render.output import AsJson, Fields, choose_form, print_one, print_rows
 from core_sdk.render.tables import Column
 from core_sdk.slots import SlotDirectory, clock, describe_line
 from core_sdk.steering import experiments
@@ -64,12 +64,12 @@ def up(
 
 
 @app.command()
-def status(as_json: AsJson = False) -> None:
+def status(as_json: AsJson = False, fields: Fields = "") -> None:
     """Show the master, its slots and its experiments."""
     found = _read_status()
     if found is not None and not isinstance(found, MasterStatus):
         raise typer.Exit(ExitCode.FAILURE)  # `_read_status` has said that it does not answer
-    print_one(found or {}, {"Master": _describe(found) if found else "none runs"}, as_json)
+    print_one(found or {}, {"Master": _describe(found) if found else "none runs"}, choose_form(as_json, fields=fields))
 
 
 @app.command()
@@ -94,7 +94,7 @@ def _describe(found: MasterStatus) -> str:
 
 
 @slot_app.command("list")
-def list_slots(as_json: AsJson = False) -> None:
+def list_slots(as_json: AsJson = False, fields: Fields = "") -> None:
     """List the slots of this machine and of the Ray clusters that experiments use, and who has them.
 
     Of other users' trials it shows whose they are, and since when they run. Who waits for slots is said on stderr. The
@@ -116,7 +116,7 @@ def list_slots(as_json: AsJson = False) -> None:
         Column("Trial", lambda row: row.trial_id, is_number=True),
         *([Column[OccupiedSlot]("Home", lambda row: row.home, can_be_cut=True)] if has_homes else []),
     ]
-    print_rows(rows, OccupiedSlot, columns, choose_format(as_json), "This machine has no slots.")
+    print_rows(rows, OccupiedSlot, columns, choose_form(as_json, fields=fields), "This machine has no slots.")
 
 
 @queue_app.command("list")
@@ -126,6 +126,7 @@ def list_queue(
         typer.Option("--all-homes", help="Of all your homes with slots of this machine, or jobs in Slurm's queue."),
     ] = False,
     as_json: AsJson = False,
+    fields: Fields = "",
 ) -> None:
     """List what waits or runs in this home, on all engines, in its order: since when it waits, and why.
 
@@ -153,7 +154,7 @@ def list_queue(
         Column("Since", lambda row: None if row.since is None else clock(row.since)),
         Column("Why", lambda row: row.why, can_be_cut=True),
     ]
-    print_rows(rows, Queued, columns, choose_format(as_json), "Nothing waits or runs.")
+    print_rows(rows, Queued, columns, choose_form(as_json, fields=fields), "Nothing waits or runs.")
 
 
 @queue_app.command()

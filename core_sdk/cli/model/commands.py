@@ -12,7 +12,7 @@ from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import Model, StorageId
 from core_sdk.records import ModelVersionRecord, from_json, strict_json
-from core_sdk.render.output import AsCsv, AsJson, Properties, choose_format, confirm, print_one, print_rows
+from core_sdk.render.output import AsCsv, AsJson, Fields, Properties, choose_form, confirm, print_one, print_rows
 from core_sdk.render.tables import Column
 from core_sdk.render.text import format_time, printable
 from core_sdk.steering import models
@@ -57,7 +57,7 @@ def create(
 ) -> None:
     """Make a model, which has no versions yet."""
     record = models.create(open_home(), name, description=description, labels=label or ())
-    print_one(ModelRow.recorded(record), f"created model {record.model_id}", as_json)
+    print_one(ModelRow.recorded(record), f"created model {record.model_id}", choose_form(as_json))
 
 
 @app.command("list")
@@ -65,15 +65,16 @@ def list_models(
     archived: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
+    fields: Fields = "",
 ) -> None:
     """List models."""
-    form = choose_format(as_json, as_csv)
+    form = choose_form(as_json, as_csv, fields)
     rows = [ModelRow.recorded(record) for record in _registry().models() if archived or not record.is_archived]
     print_rows(rows, ModelRow, _MODEL_COLUMNS, form, "No models.")
 
 
 @app.command()
-def describe(model: Model, as_json: AsJson = False) -> None:
+def describe(model: Model, as_json: AsJson = False, fields: Fields = "") -> None:
     """Show what is known of a model."""
     row = ModelRow.recorded(_registry().model(model))
     properties: Properties = {
@@ -86,7 +87,7 @@ def describe(model: Model, as_json: AsJson = False) -> None:
         "Created": format_time(row.created),
         "Archived": "yes" if row.is_archived else "",
     }
-    print_one(row, properties, as_json)
+    print_one(row, properties, choose_form(as_json, fields=fields))
 
 
 @app.command()
@@ -99,13 +100,15 @@ def register_version(
 ) -> None:
     """Make a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
     version = models.register(open_home(), model, storage_id, name=name, notes=notes)
-    print_one(_version_row(version), f"registered checkpoint {storage_id} as version {version.version}", as_json)
+    print_one(
+        _version_row(version), f"registered checkpoint {storage_id} as version {version.version}", choose_form(as_json)
+    )
 
 
 @app.command()
-def list_versions(model: Model, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def list_versions(model: Model, as_json: AsJson = False, as_csv: AsCsv = False, fields: Fields = "") -> None:
     """List the versions of a model, the newest first."""
-    form = choose_format(as_json, as_csv)
+    form = choose_form(as_json, as_csv, fields)
     rows = [_version_row(record) for record in reversed(_registry().model(model).versions)]
     print_rows(rows, VersionRow, _VERSION_COLUMNS, form, "No versions.")
 

@@ -11,7 +11,7 @@ from core_sdk.cli._arguments import BestMetric, SmallerIsBetter
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import OfExperiment, TrialId
 from core_sdk.records import fields_of
-from core_sdk.render.output import AsJson, print_list, print_object
+from core_sdk.render.output import AsJson, Fields, choose_form, print_list, print_object
 from core_sdk.render.text import printable
 from core_sdk.steering import trials
 from core_sdk.tracking import open_view
@@ -35,6 +35,7 @@ def evidence(
     metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
     as_json: AsJson = False,
+    fields: Fields = "",
 ) -> None:
     """Show in at most 4 KB what helps to decide about a trial: for people, and for models that pay by the token.
 
@@ -44,12 +45,13 @@ def evidence(
     """
     from core_sdk.evidence import read_evidence
 
+    form = choose_form(as_json, fields=fields)
     home = open_home()
     with open_view(home) as view:
         row = view.trial(trial_id)
         found = read_evidence(home, view, trial_id, deciding_metric(home, row.experiment_id, metric, smaller_is_better))
-    if as_json:
-        print_object(fields_of(found))
+    if form.is_json:
+        print_object(fields_of(found), form.fields)
     else:
         typer.echo("\n".join(map(printable, found.text().split("\n"))))
 
@@ -62,18 +64,21 @@ def tree(
     metric: BestMetric = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, and not only the newest in 4 KB.")] = False,
     as_json: AsJson = False,
+    fields: Fields = "",
 ) -> None:
     """Show trials below those that they vary, each with its best value, its verdict and its hypothesis."""
     from core_sdk.evidence import MOST_BYTES, bounded, tree_lines, trial_tree
 
+    form = choose_form(as_json, fields=fields)
     home = open_home()
     with open_view(home) as view:
         if root is not None:
             view.trial(root)
         branches = trial_tree(read_facts(view, view.trials(experiment)), root)
-    if as_json:
+    if form.is_json:
         names = ("trial_id", "parent", "hypothesis", "verdict", "verdict_reason", "state")
-        print_list({"depth": one.depth} | {name: getattr(one.trial.row, name) for name in names} for one in branches)
+        rows = ({"depth": one.depth} | {name: getattr(one.trial.row, name) for name in names} for one in branches)
+        print_list(rows, form.fields)
         return
     lines = [printable(line) for line in tree_lines(home, branches, metric)]
     typer.echo("\n".join(lines) if every else bounded(MOST_BYTES, lines, is_end_kept=True))

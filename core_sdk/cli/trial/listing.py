@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from core_sdk.records import SearcherMetric, fields_of, format_number, generated_name, strict_json
-from core_sdk.render.output import Format, print_csv, print_list
+from core_sdk.render.output import Form, print_csv, print_fields_as_csv, print_list
 from core_sdk.render.tables import MOST_NAMES, Column, print_table, shortened
 from core_sdk.render.text import format_time
 from core_sdk.tracking import View
@@ -39,8 +39,12 @@ def choose_trials(
     sort: str = "",
     columns: Sequence[str] = (),
     with_archived: bool = False,
+    since: float | None = None,
 ) -> tuple[list[Facts], list[str]]:
-    """Returns the chosen trials, and the names in the options. Raises `typer.BadParameter` for a wrong option."""
+    """Returns the chosen trials, and the names in the options. Raises `typer.BadParameter` for a wrong option.
+
+    New `since` a time are those that run, or have ended after it.
+    """
     condition = _parse(where)
     sort_name = sort.removeprefix("-")
     names = dict.fromkeys(filter(None, (*columns, sort_name, *(condition.names if condition else ()))))
@@ -54,19 +58,22 @@ def choose_trials(
     chosen = [one for one in found if condition is None or condition.holds(one.value)]
     chosen = [one for one in chosen if with_archived or not one.row.is_archived]
     chosen = [one for one in chosen if set(labels) <= set(one.row.labels)]
+    if since is not None:
+        chosen = [one for one in chosen if one.row.ended is None or one.row.ended >= since]
     return (in_order(chosen, sort) if sort else chosen), list(names)
 
 
-def print_trials(found: Sequence[Facts], names: Sequence[str], form: Format, *, names_experiment: bool = True) -> None:
+def print_trials(found: Sequence[Facts], names: Sequence[str], form: Form, *, names_experiment: bool = True) -> None:
     """Prints trials: JSON and CSV have all of every trial; a table has the columns that fit, the `names` first."""
-    match form:
-        case Format.JSON:
-            print_list(json_object(one, names) for one in found)
-        case Format.CSV:
-            _print_csv(found, names)
-        case Format.TABLE:
-            columns, num_more = _columns(found, names, names_experiment)
-            print_table(columns, found, num_more=num_more)
+    if form.is_json:
+        print_list((json_object(one, names) for one in found), form.fields)
+    elif form.fields:
+        print_fields_as_csv((json_object(one, names) for one in found), form.fields)
+    elif form.is_csv:
+        _print_csv(found, names)
+    else:
+        columns, num_more = _columns(found, names, names_experiment)
+        print_table(columns, found, num_more=num_more)
 
 
 def with_searched(names: Sequence[str], metric: SearcherMetric | None, found: Sequence[Facts]) -> list[str]:

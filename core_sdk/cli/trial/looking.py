@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import BestMetric, SmallerIsBetter, Sort, Where
+from core_sdk.cli._arguments import BestMetric, Since, SmallerIsBetter, Sort, Where
 from core_sdk.cli._home import hear_of_slurm, open_home
 from core_sdk.cli._ids import OfExperiment, TrialId, TrialIds
 from core_sdk.cli._messages import say
@@ -19,7 +19,7 @@ from core_sdk.cli.trial.logs import logs
 from core_sdk.cli.trial.media import media
 from core_sdk.cli.trial.plot import plot
 from core_sdk.cli.trial.reports import metrics
-from core_sdk.render.output import AsCsv, AsJson, Format, choose_format, print_one
+from core_sdk.render.output import AsCsv, AsJson, Fields, Limit, choose_form, limited, print_one
 from core_sdk.tracking import open_view
 from core_sdk.tracking.finding.best import deciding_metric
 
@@ -41,25 +41,28 @@ def list_trials(
         list[str] | None, typer.Option(metavar="NAME", help="Show this as the first column; may be repeated.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
+    since: Since = None,
+    limit: Limit = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print only their numbers: `core-sdk trial archive $(… -q)`.")
     ] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
+    fields: Fields = "",
 ) -> None:
     """List trials, with their hyperparameters and the last values of their metrics.
 
     Columns whose values differ between the trials come first. A table shows as many as the width of the terminal
-    allows; --json and --csv have all.
+    allows; --json and --csv have all. With --since, trials that run are new.
 
     NAME is a hyperparameter (lr, model.layers), a metric (accuracy, training.loss), the extreme of a metric
     (min.loss, max.accuracy), or one of id, experiment, state, steps, attempts, reason, label, name, notes. A condition
     compares names with values by = != < <= > >= contains, and joins comparisons by and, or, not and parentheses. Text
     with spaces stands in quotes. A trial that lacks a name fulfils no comparison with it.
     """
-    form = choose_format(as_json, as_csv)
-    if quiet and form is not Format.TABLE:
-        raise typer.BadParameter("give --quiet, --json or --csv, one of them")
+    form = choose_form(as_json, as_csv, fields)
+    if quiet and not form.is_table:
+        raise typer.BadParameter("give --quiet, --json, --csv or --fields, one of them")
     home = open_home()
     chosen = partial(
         choose_trials,
@@ -69,6 +72,7 @@ def list_trials(
         sort=sort,
         columns=column or (),
         with_archived=every,
+        since=since,
     )
     with open_view(home) as view:
         found, names = chosen(view)
@@ -76,14 +80,15 @@ def list_trials(
     if hear_of_slurm(home, (one.row for one in found)):
         with open_view(home) as view:
             found, names = chosen(view)
+    found = limited(found, limit or 0 if quiet else limit, form, are_ordered=bool(sort))
     if quiet:
         sys.stdout.writelines(f"{one.row.trial_id}\n" for one in found)
         return
-    if not found and form is Format.TABLE:
+    if not found and form.is_table:
         nothing = "No trials yet: `core-sdk run -- python train.py` starts one."
         typer.echo("No trial fulfils the condition." if has_trials else nothing)
         return
-    if experiment is not None and form is Format.TABLE:
+    if experiment is not None and form.is_table:
         names = with_searched(names, home.experiment(experiment).read().searcher_metric, found)
     print_trials(found, names, form)
 
@@ -94,16 +99,18 @@ def describe(
         bool, typer.Option("--metrics", help="Also what it reported, as `trial metrics` shows it.")
     ] = False,
     as_json: AsJson = False,
+    fields: Fields = "",
 ) -> None:
     """Show what is known of a trial, with the code and the machine of its newest attempt."""
-    if with_metrics and as_json:
+    form = choose_form(as_json, fields=fields)
+    if with_metrics and form.is_json:
         raise typer.BadParameter("--metrics is for tables: `trial metrics --json` prints all reports")
     home = open_home()
     with open_view(home) as view:
         rows = [view.trial(trial_id)]
     hear_of_slurm(home, rows)
     value, properties = describe_trial(home, trial_id)
-    print_one(value, properties, as_json)
+    print_one(value, properties, form)
     if with_metrics:
         typer.echo()
         metrics(trial_id)

@@ -14,8 +14,17 @@ from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import TrialId
 from core_sdk.cli._messages import say
 from core_sdk.errors import RecordDamagedError
-from core_sdk.records import MEDIA_KINDS, strict_json
-from core_sdk.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_elements
+from core_sdk.records import MEDIA_KINDS
+from core_sdk.render.output import (
+    AsCsv,
+    AsJson,
+    Fields,
+    Form,
+    choose_form,
+    print_csv,
+    print_fields_as_csv,
+    print_list,
+)
 from core_sdk.render.tables import Column, print_table
 from core_sdk.render.text import format_size
 from core_sdk.tracking import Home, open_view
@@ -40,12 +49,13 @@ def media(
     ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
+    fields: Fields = "",
 ) -> None:
     """List the images, audios and other media of a trial, or write their files into a directory.
 
     The names of the files say what they are: validation_samples_0_step100.png.
     """
-    form = choose_format(as_json, as_csv)
+    form = choose_form(as_json, as_csv, fields)
     if kind is not None and kind not in MEDIA_KINDS:
         raise typer.BadParameter(f"{kind!r} is none of {', '.join(MEDIA_KINDS)}", param_hint="--kind")
     home = open_home()
@@ -55,16 +65,18 @@ def media(
     found = [row for row in found if group in (None, row.group) and kind in (None, row.file.kind)]
     if directory is None:
         _print_media(found, form)
-    elif form is not Format.TABLE:
+    elif not form.is_table:
         raise typer.BadParameter("--download writes files: leave out --json and --csv")
     else:
         _download_media(home, found, directory)
 
 
-def _print_media(found: Sequence[MediaRow], form: Format) -> None:
-    if form is Format.JSON:
-        print_elements(strict_json(_fields(row)) for row in found)
-    elif form is Format.CSV:
+def _print_media(found: Sequence[MediaRow], form: Form) -> None:
+    if form.is_json:
+        print_list(map(_fields, found), form.fields)
+    elif form.fields:
+        print_fields_as_csv(map(_fields, found), form.fields)
+    elif form.is_csv:
         print_csv([[*_COLUMNS, *_OF_FILE, "is_superseded"], *(list(_fields(row).values()) for row in found)])
     elif not found:
         typer.echo("No media yet.")

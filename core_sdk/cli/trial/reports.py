@@ -13,14 +13,25 @@ import msgspec
 import typer
 
 from core_sdk.charts.trials import check_group
-from core_sdk.cli._arguments import Metrics, Rank, ReportGroup, Superseded
+from core_sdk.cli._arguments import Metrics, Rank, ReportGroup, Since, Superseded
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import TrialId
 from core_sdk.cli._messages import say
 from core_sdk.cli.trial.plot import plot as draw_curves
 from core_sdk.errors import CoreSDKError, NotRecordedError
 from core_sdk.records import MediaFile, Source, format_number, in_order, strict_json
-from core_sdk.render.output import AsCsv, AsJson, Format, choose_format, print_csv, print_elements
+from core_sdk.render.output import (
+    AsCsv,
+    AsJson,
+    Fields,
+    Form,
+    choose_form,
+    chosen,
+    fields_as_csv,
+    print_csv,
+    print_elements,
+    print_fields_as_csv,
+)
 from core_sdk.render.tables import Column, print_table
 from core_sdk.render.text import format_time, printable
 from core_sdk.tracking import Home, View, open_view
@@ -43,6 +54,7 @@ def metrics(
     metric: Metrics = None,
     superseded: Superseded = False,
     rank: Rank = None,
+    since: Since = None,
     last: Annotated[
         int | None, typer.Option(min=1, help="How many reports of each group the tables show.", show_default="20")
     ] = None,
@@ -52,16 +64,18 @@ def metrics(
     plot: Annotated[bool, typer.Option("--plot", help="Draw curves, as `trial plot` does.")] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
+    fields: Fields = "",
 ) -> None:
     """Show what a trial reported."""
-    form = choose_format(as_json, as_csv)
+    form = choose_form(as_json, as_csv, fields)
     ranks = rank and source_named(rank)
-    if plot and (form is not Format.TABLE or superseded or last is not None or follow or rank is not None):
+    others = (superseded or None, last, follow or None, rank, since)
+    if plot and (not form.is_table or any(each is not None for each in others)):
         raise typer.BadParameter(
-            "--plot draws all reports that count: give it without --json, --csv, --superseded, --rank, --last and "
-            "--follow"
+            "--plot draws all reports that count: give it without --json, --csv, --fields, --superseded, --rank, "
+            "--since, --last and --follow"
         )
-    if form is not Format.TABLE and last is not None:
+    if not form.is_table and last is not None:
         raise typer.BadParameter("--last is for tables: --json and --csv print all reports")
     if follow and superseded:
         raise typer.BadParameter("--follow shows reports in the order in which they come: leave out --superseded")
@@ -71,13 +85,14 @@ def metrics(
     home = open_home()
     home.trial(trial_id)  # an unknown one fails before anything is printed
     if follow:
-        stretches = _follow_reports(home, trial_id, group, metric or (), ranks)
+        followed = _follow_reports(home, trial_id, group, metric or (), ranks)
+        stretches = (list(_only_new(stretch, since)) for stretch in followed)
         _print_followed(stretches, form, num_last=last or _NUM_LAST)
         return
     with open_view(home) as view:
         found = reports_of(view, trial_id, group, metric or (), rank=ranks, with_superseded=superseded)
-        print_reports(found, form, with_superseded=superseded, num_last=last or _NUM_LAST)
-        if ranks is None and form is Format.TABLE:
+        print_reports(_only_new(found, since), form, with_superseded=superseded, num_last=last or _NUM_LAST)
+        if ranks is None and form.is_table:
             _tell_of_other_ranks(view.outline(trial_id))
 
 
@@ -123,6 +138,10 @@ def _only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Ite
             yield report
         elif chosen := {name: value for name, value in report.metrics.items() if name in metrics}:
             yield msgspec.structs.replace(report, metrics=chosen)
+
+
+def _only_new(reports: Iterable[ReportRow], since: float | None) -> Iterator[ReportRow]:
+    return (report for report in reports if since is None or report.time >= since)
 
 
 def _follow_reports(
@@ -173,15 +192,18 @@ class _LowestRanks:
         return self._ranks[key] == report.rank
 
 
-def _print_followed(stretches: Iterable[Sequence[ReportRow]], form: Format, *, num_last: int) -> None:
+def _print_followed(stretches: Iterable[Sequence[ReportRow]], form: Form, *, num_last: int) -> None:
     """Prints a line for each report as it comes. As text, of the first stretch only the last `num_last`."""
-    if form is Format.CSV:
-        print_csv([_CSV_COLUMNS])
+    columns = form.fields or _CSV_COLUMNS
+    if form.is_csv:
+        print_csv([columns])
     for number, stretch in enumerate(stretches):
-        if form is Format.CSV:
+        if form.is_json:
+            sys.stdout.writelines(f"{_json_text(report, form, with_superseded=False)}\n" for report in stretch)
+        elif form.fields:
+            print_csv(fields_as_csv(map(_json_object, stretch), form.fields))
+        elif form.is_csv:
             print_csv(row[:-1] for report in stretch for row in _csv_rows(report))
-        elif form is Format.JSON:
-            sys.stdout.writelines(f"{_json_text(report, with_superseded=False)}\n" for report in stretch)
         else:
             shown = stretch if number else stretch[-num_last:]
             sys.stdout.writelines(f"{printable(_line(report))}\n" for report in shown)
@@ -206,12 +228,14 @@ def _tell_of_other_ranks(outline: Outline) -> None:
         say(f"{names} have reported; of each metric the first of them is shown. --rank all shows all reports")
 
 
-def print_reports(reports: Iterable[ReportRow], form: Format, *, with_superseded: bool, num_last: int) -> None:
+def print_reports(reports: Iterable[ReportRow], form: Form, *, with_superseded: bool, num_last: int) -> None:
     """Prints reports: tables have the last `num_last` of each group; JSON and CSV have all."""
-    if form is Format.TABLE:
+    if form.is_table:
         _print_tables(reports, num_last)
-    elif form is Format.JSON:
-        print_elements(_json_text(report, with_superseded) for report in reports)
+    elif form.is_json:
+        print_elements(_json_text(report, form, with_superseded) for report in reports)
+    elif form.fields:
+        print_fields_as_csv((_json_object(report, with_superseded) for report in reports), form.fields)
     else:
         rows = chain([[*_CSV_COLUMNS, "is_superseded"]], (row for report in reports for row in _csv_rows(report)))
         print_csv(row if with_superseded else row[:-1] for row in rows)
@@ -231,9 +255,14 @@ def _print_tables(reports: Iterable[ReportRow], num_last: int) -> None:
         print("No reports yet.")
 
 
-def _json_text(report: ReportRow, with_superseded: bool) -> str:
+def _json_text(report: ReportRow, form: Form, with_superseded: bool) -> str:
+    value = _json_object(report, with_superseded)
+    return strict_json(chosen(value, form.fields) if form.fields else value)
+
+
+def _json_object(report: ReportRow, with_superseded: bool = False) -> dict[str, Any]:
     fields = {name: getattr(report, name) for name in _JSON_FIELDS}
-    return strict_json(fields | {"is_superseded": report.is_superseded} if with_superseded else fields)
+    return fields | {"is_superseded": report.is_superseded} if with_superseded else fields
 
 
 def _csv_rows(report: ReportRow) -> Iterator[list[Any]]:
