@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import core_api_page
+import page_splitting
 import typer
 import typer.main
 
@@ -46,6 +47,8 @@ PACKAGES = {
     "core_sdk.searcher": "The names of Determined for search methods of your own.",
 }
 """The packages whose references are pages of the site only, with what each is."""
+LOOKED_UP = {"api", "changelog", "configuration", "contract", "core-api", "format", "loop", "variables"}
+"""The documents in which one looks things up: they stay one page, however long they are."""
 
 
 def build(directory: Path) -> None:
@@ -59,12 +62,41 @@ def build(directory: Path) -> None:
         shutil.copy(ROOT / name, pages / name.lower())
     for page in pages.glob("*.md"):
         page.write_text(with_site_links(page.read_text()))
+    divided = divide_long_pages(pages)
     for name, introduction in PACKAGES.items():
         (pages / reference_name(name)).write_text(reference(name, introduction))
     (pages / "reference-commands.md").write_text("\n".join(commands()))
     configuration = directory / "zensical.toml"
-    shutil.copy(ROOT / "zensical.toml", configuration)
+    configuration.write_text(with_divided_pages((ROOT / "zensical.toml").read_text(), divided))
     subprocess.run([sys.executable, "-m", "zensical", "build", "--strict", "--config-file", configuration], check=True)
+
+
+def divide_long_pages(directory: Path) -> dict[str, list[page_splitting.SitePage]]:
+    """Divides the long documents, and lets all links lead to their parts. Returns the parts by document."""
+    texts = {path.name: path.read_text() for path in directory.glob("*.md")}
+    pages = {name: page_splitting.divide(name, text) for name, text in texts.items() if _is_read_through(name)}
+    divided = {name: parts for name, parts in pages.items() if len(parts) > 1}
+    moved: dict[str, str] = {}
+    for name, parts in divided.items():
+        moved |= page_splitting.anchors(name, texts[name], parts)
+    for name, text in texts.items():
+        for page in divided.get(name, [page_splitting.SitePage(name, text)]):
+            (directory / page.name).write_text(page_splitting.with_moved_links(page.text, name, moved))
+    return divided
+
+
+def _is_read_through(name: str) -> bool:
+    return name != "index.md" and name.removesuffix(".md") not in LOOKED_UP
+
+
+def with_divided_pages(configuration: str, divided: dict[str, list[page_splitting.SitePage]]) -> str:
+    """Returns the site's configuration, in which a document that was divided is a list of its parts."""
+    for name, parts in divided.items():
+        listed = ", ".join(
+            f"{{ {json.dumps(page.title.replace('`', ''))} = {json.dumps(page.name)} }}" for page in parts[1:]
+        )
+        configuration = configuration.replace(f'= "{name}" }}', f'= ["{name}", {listed}] }}')
+    return configuration
 
 
 def with_site_links(text: str) -> str:

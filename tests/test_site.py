@@ -24,14 +24,15 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 TIMEOUT_MS = 60_000
 
 sys.path.append(str(DOCS))
-import site_pages  # noqa: E402 - it is a program beside the pages
+import page_splitting  # noqa: E402 - a program beside the pages
+import site_pages  # noqa: E402
 
 SEARCHES = {
-    "resume on slurm": "schedulers/",
+    "resume on slurm": "schedulers",
     "second gpu": "distributed/",
-    "another learning rate after a resume": "exact-resume/#go-on-with-another-learning-rate",
-    "seeds as one curve": "cli/#groups-seeds-as-one-curve",
-    "power cut": "#what-is-promised",
+    "another learning rate after a resume": "exact-resume-go-on-with-another-learning-rate/",
+    "seeds as one curve": "groups-seeds-as-one-curve/",
+    "power cut": "what-is-promised",
 }
 """What a stranger types, and the page that answers it."""
 
@@ -42,6 +43,51 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("built")
     site_pages.build(directory)
     return directory
+
+
+def test_a_long_document_is_several_pages() -> None:
+    """Each section is a page, a short one stays with the one before, and links find their place."""
+    long = "word " * 400
+    text = (
+        f"# Stops\n\nBegin with [soon](#how-soon).\n\n## How soon\n\n{long}\n### In a call\n\nSee [who](#who).\n"
+        f"## Short\n\nfew\n```sh\n## no heading\n```\n## Who\n\n{long}\n### In a call\n"
+    )
+
+    pages = page_splitting.divide("stop.md", text)
+    moved = page_splitting.anchors("stop.md", text, pages)
+
+    assert [page.name for page in pages] == ["stop.md", "stop-how-soon.md", "stop-who.md"]
+    assert [page.title for page in pages] == ["Stops", "How soon", "Who"]
+    assert pages[0].text.endswith("- [How soon](stop-how-soon.md)\n- [Who](stop-who.md)\n")
+    assert "\n## In a call" in pages[1].text
+    assert "\n## Short" in pages[1].text
+    assert "\n## no heading" in pages[1].text
+    assert moved == {
+        "stop.md#stops": "stop.md",
+        "stop.md#how-soon": "stop-how-soon.md",
+        "stop.md#in-a-call": "stop-how-soon.md#in-a-call",
+        "stop.md#short": "stop-how-soon.md#short",
+        "stop.md#who": "stop-who.md",
+        "stop.md#in-a-call_1": "stop-who.md#in-a-call",
+    }
+    assert page_splitting.with_moved_links("[a](#who), [b](stop.md#short), [c](other.md#x)", "stop.md", moved) == (
+        "[a](stop-who.md), [b](stop-how-soon.md#short), [c](other.md#x)"
+    )
+    assert page_splitting.divide("stop.md", "# Short\n\n## One\n") == [
+        page_splitting.SitePage("stop.md", "# Short\n\n## One\n")
+    ]
+
+
+@needs("site")
+def test_a_page_is_read_in_three_minutes(built: Path) -> None:
+    """Pages that one reads through have few words; those in which one looks things up may be long."""
+    looked_up = {"index", "moving-from-determined-what-is-different", "ui-beside-other-pages", *site_pages.LOOKED_UP}
+
+    words = {path.stem: page_splitting.num_words(path.read_text()) for path in (built / "pages").glob("*.md")}
+
+    long = {name for name, number in words.items() if number > 1.1 * page_splitting.MOST_WORDS}
+    assert {name for name in long if not name.startswith("reference-")} <= looked_up
+    assert len(words) > 100
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -45,7 +45,7 @@ def test_a_dot_leads_into_an_object_or_is_part_of_a_name() -> None:
 
 @pytest.mark.usefixtures("two_trials")
 def test_only_the_fields_that_were_asked_for_are_printed(cli: Cli) -> None:
-    """Lists, descriptions and reports have these fields, as JSON or as CSV; an unknown name is refused with the others."""
+    """Lists, descriptions and reports have these fields, as JSON or as CSV; an unknown name is refused."""
     listed = json.loads(cli("trial", "list", "--fields", "trial_id,hparams.lr,metrics.validation.top.1").output)
     rows = list(csv.reader(io.StringIO(cli("trial", "list", "--csv", "--fields", "name,hparams.lr").output)))
     described = json.loads(cli("trial", "describe", "2", "--fields", "state").output)
