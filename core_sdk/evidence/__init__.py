@@ -3,6 +3,6 @@
 from core_sdk.evidence._bounds import MOST_BYTES, bounded
 from core_sdk.evidence._code import keep_sources
 from core_sdk.evidence._evidence import Evidence, read_evidence
-from core_sdk.evidence._tree import Branch, tree_lines, trial_tree
+from core_sdk.evidence._tree import tree_lines
 
-__all__ = ["MOST_BYTES", "Branch", "Evidence", "bounded", "keep_sources", "read_evidence", "tree_lines", "trial_tree"]
+__all__ = ["MOST_BYTES", "Evidence", "bounded", "keep_sources", "read_evidence", "tree_lines"]

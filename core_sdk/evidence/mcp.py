@@ -11,13 +11,14 @@ from core_sdk._version import __version__
 from core_sdk.errors import CoreSDKError, MissingDependencyError
 from core_sdk.evidence._bounds import MOST_BYTES, bounded
 from core_sdk.evidence._evidence import read_evidence
-from core_sdk.evidence._tree import tree_lines, trial_tree
+from core_sdk.evidence._tree import tree_lines
 from core_sdk.records import strict_json
 from core_sdk.steering import trials
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.finding.best import deciding_metric
 from core_sdk.tracking.finding.facts import read_facts
 from core_sdk.tracking.finding.order import in_order
+from core_sdk.tracking.finding.tree import trial_tree
 from core_sdk.tracking.finding.where import parse_condition
 
 try:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect, open_settings, rows, wait_for_query
-from tracking.journals import new_trial, record, report
+from tracking.journals import new_trial, record, report, vary
+
+from core_sdk.steering import trials
 
 
 def test_notes_are_markdown_without_anything_that_runs(site: Site, open_view: OpenView) -> None:
@@ -232,3 +234,26 @@ def test_a_page_that_was_cut_off_hears_of_what_comes_afterwards(own_site: Site, 
     record(new_trial(own_site.home), report(1, loss=0.5))
 
     expect(rows(page)).to_have_count(1)
+
+
+def test_variations_stand_below_what_they_vary(own_site: Site, open_view: OpenView) -> None:
+    """The tree of variations has what each was to show, what it reached and what was decided."""
+    first, second = (new_trial(own_site.home, "idea") for _ in range(2))
+    vary(second, first.trial_id, "a larger rate")
+    for folder, loss in ((first, 0.5), (second, 0.25)):
+        record(folder, report(1, "validation", loss=loss))
+    trials.describe(own_site.home, second.trial_id, verdict="keep", verdict_reason="half the loss")
+    experiment_id = first.read_record().experiment_id
+    page = open_view(own_site, f"experiments/{experiment_id}/variations")
+
+    row = page.get_by_role("region", name="Variations").get_by_role("row").last
+
+    expect(row).to_contain_text("✓ keep half the loss")
+    expect(row).to_contain_text("a larger rate")
+    expect(row).to_contain_text("0.25")
+    row.get_by_role("link").click()
+    page.get_by_role("link", name="Overview").click()
+    expect(page.locator(".card", has_text="Varies")).to_contain_text("keep: half the loss")
+    page.get_by_role("link", name=f"trial {first.trial_id}", exact=True).click()
+    page.get_by_role("link", name="Overview").click()
+    expect(page.locator(".card", has_text="Started")).not_to_contain_text("Varies")

@@ -7,23 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracking.journals import new_trial, record, report
+from tracking.journals import new_trial, record, report, vary
 
 from core_sdk.errors import TrialNotFoundError
-from core_sdk.evidence import MOST_BYTES, Evidence, keep_sources, read_evidence, trial_tree
+from core_sdk.evidence import MOST_BYTES, Evidence, keep_sources, read_evidence
 from core_sdk.records import SearcherMetric
 from core_sdk.steering import trials
 from core_sdk.tracking import Home, TrialFolder, open_view
 from core_sdk.tracking.finding.facts import read_facts
+from core_sdk.tracking.finding.tree import trial_tree
 
 HOSTILE = "x" * 100_000
 
 
-def vary(home: Home, parent: int | None, hypothesis: str = "", **hparams: Any) -> TrialFolder:
+def new_variation(home: Home, parent: int | None, hypothesis: str = "", **hparams: Any) -> TrialFolder:
     folder = new_trial(home, **hparams)
-    trial = folder.read_record()
-    trial.parent, trial.hypothesis = parent, hypothesis
-    folder.write_record(trial)
+    vary(folder, parent, hypothesis)
     return folder
 
 
@@ -36,7 +35,7 @@ def test_the_curve_has_its_true_extremes_with_their_steps(home: Home) -> None:
     """Of 20,000 points 30 are shown; the smallest and the largest value are exact, and so are their steps."""
     values = [math.sin(step / 1000) for step in range(20_000)]
     values[7_123], values[12_345] = -5.0, 9.0
-    record(vary(home, None), *(report(step, loss=value) for step, value in enumerate(values)))
+    record(new_variation(home, None), *(report(step, loss=value) for step, value in enumerate(values)))
 
     curve = evidence_of(home, 1).curve
 
@@ -48,11 +47,11 @@ def test_the_curve_has_its_true_extremes_with_their_steps(home: Home) -> None:
 
 def test_a_variation_is_compared_with_its_parent(home: Home, tmp_path: Path) -> None:
     """Hyperparameters and lines of sources that differ are shown with both values, and the parent's best one."""
-    first = vary(home, None, lr=0.1, layers=2, old=True)
+    first = new_variation(home, None, lr=0.1, layers=2, old=True)
     (tmp_path / "train.py").write_text("lr = 0.1\nlayers = 2\n")
     keep_sources(first, tmp_path)
     record(first, report(1, "validation", accuracy=0.8))
-    second = vary(home, 1, "faster", lr=0.3, layers=2)
+    second = new_variation(home, 1, "faster", lr=0.3, layers=2)
     (tmp_path / "train.py").write_text("lr = 0.3\nlayers = 2\n")
     (tmp_path / "schedule.py").write_text("warm_up = 10\n")
     keep_sources(second, tmp_path)
@@ -71,10 +70,10 @@ def test_a_variation_is_compared_with_its_parent(home: Home, tmp_path: Path) -> 
 def test_no_evidence_is_longer_than_4_kb(home: Home, tmp_path: Path) -> None:
     """Long names, notes, reasons, differences and outputs are cut, and what is left out is counted."""
     hparams: dict[str, Any] = {f"{HOSTILE[:200]}{number}": number for number in range(300)}
-    vary(home, None, **hparams)
+    new_variation(home, None, **hparams)
     (tmp_path / "train.py").write_text("old\n" * 3000)
     keep_sources(home.trial(1), tmp_path)
-    folder = vary(home, 1, HOSTILE, **dict.fromkeys(hparams, 7.5))
+    folder = new_variation(home, 1, HOSTILE, **dict.fromkeys(hparams, 7.5))
     (tmp_path / "train.py").write_text("".join(f"{HOSTILE[:1000]}{number}\n" for number in range(100)))
     keep_sources(folder, tmp_path)
     named: dict[str, Any] = {HOSTILE[:500]: 0.3}
@@ -94,7 +93,7 @@ def test_the_sources_of_a_large_directory_are_not_kept(home: Home, tmp_path: Pat
     for number in range(12):
         (tmp_path / f"module_{number}.py").write_text("x = 1\n" * 40_000)
 
-    told = keep_sources(vary(home, None), tmp_path)
+    told = keep_sources(new_variation(home, None), tmp_path)
 
     assert "more than 2 MiB" in told
     assert evidence_of(home, 1).changed_lines is None
@@ -103,7 +102,7 @@ def test_the_sources_of_a_large_directory_are_not_kept(home: Home, tmp_path: Pat
 def test_variations_stand_below_what_they_vary(home: Home) -> None:
     """The tree has each parent before its variations; those of a deleted trial are at the top."""
     for parent in (None, 1, 2, 1, None, 3):
-        vary(home, parent, "why" if parent else "")
+        new_variation(home, parent, "why" if parent else "")
     trials.delete(home, 3)
 
     with open_view(home) as view:
@@ -116,7 +115,7 @@ def test_variations_stand_below_what_they_vary(home: Home) -> None:
 
 def test_a_trial_without_reports_or_parent_has_evidence(home: Home) -> None:
     """A trial of which little is known is described by that; an unknown one is an error."""
-    vary(home, 77)
+    new_variation(home, 77)
 
     assert "no metric was reported" in evidence_of(home, 1).text()
     with pytest.raises(TrialNotFoundError):

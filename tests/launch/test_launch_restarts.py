@@ -153,10 +153,19 @@ def test_a_restart_that_one_node_needs_is_counted_by_all_ranks(
 
 def test_output_that_goes_to_torchs_files_still_tells_the_cause(run_launch: RunLaunch, tmp_path: Path) -> None:
     """With --redirects the launcher still finds the cause in torch's files."""
-    logs = tmp_path / "logs"
+    logs, printed = tmp_path / "logs", tmp_path / "printed"
+    source = f"""
+print("kept", flush=True)
+if rank == 0:
+    open({str(printed)!r}, "w").close()
+    time.sleep(120)
+while not os.path.exists({str(printed)!r}):
+    time.sleep(0.01)
+raise ValueError("boom")
+"""
 
     ended = run_launch(
-        _PROLOGUE + "print('kept')\nif rank == 1: raise ValueError('boom')\ntime.sleep(120)",
+        _PROLOGUE + source,
         overrides=["--redirects=3", f"--log-dir={logs}"],
     )
 

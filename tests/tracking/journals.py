@@ -30,6 +30,13 @@ def new_trial(home: Home, experiment: str = "digits", **hparams: Any) -> TrialFo
     return folder
 
 
+def vary(folder: TrialFolder, parent: int | None, hypothesis: str) -> None:
+    """Makes the trial a variation of another one."""
+    trial = folder.read_record()
+    trial.parent, trial.hypothesis = parent, hypothesis
+    folder.write_record(trial)
+
+
 def started(folder: TrialFolder, attempt: int = 1, resumed_steps: int = 0, rank: Source = 0) -> AttemptStarted:
     return AttemptStarted(
         time=START + 1000 * attempt,

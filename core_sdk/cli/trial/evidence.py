@@ -17,6 +17,7 @@ from core_sdk.steering import trials
 from core_sdk.tracking import open_view
 from core_sdk.tracking.finding.best import deciding_metric
 from core_sdk.tracking.finding.facts import read_facts
+from core_sdk.tracking.finding.tree import trial_tree
 
 
 class _Verdict(enum.StrEnum):
@@ -67,7 +68,7 @@ def tree(
     fields: Fields = "",
 ) -> None:
     """Show trials below those that they vary, each with its best value, its verdict and its hypothesis."""
-    from core_sdk.evidence import MOST_BYTES, bounded, tree_lines, trial_tree
+    from core_sdk.evidence import MOST_BYTES, bounded, tree_lines
 
     form = choose_form(as_json, fields=fields)
     home = open_home()

@@ -21,11 +21,13 @@ from core_sdk.server.routes.bounds import MOST_LABELS, MOST_LABELS_IN_LIST, boun
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.facts import Facts, flat_hparams
+from core_sdk.tracking.finding.tree import trial_tree
 from core_sdk.tracking.finding.where import ConditionError, parse_condition
 from core_sdk.tracking.rows import ExperimentRow
 
 _MOST_HPARAMS = 100
 _MOST_CHOICES = 1000
+_MOST_VARIATIONS = 1000
 _NAMES = (
     "id",
     "name",
@@ -100,6 +102,8 @@ class ExperimentAnswer(msgspec.Struct, frozen=True):
     best: BestTrial | None
     states: dict[str, int]
     """The number of trials in each state."""
+    num_variations: int
+    """The number of its trials that vary another one."""
     choices: dict[str, Choice]
     """The choices of what is searched, by the dotted names of hyperparameters; at most 1,000."""
 
@@ -145,6 +149,32 @@ class CurvesAnswer(msgspec.Struct, frozen=True):
     """The number of trials that have the metric."""
     reporting_ranks: list[Source]
     """The ranks that have reported metrics in any of the best trials."""
+
+
+class VariationsQuery(Query, frozen=True):
+    metric: Text = ""
+    """`group.name`; without one, the searcher's."""
+
+
+class Variation(msgspec.Struct, frozen=True):
+    depth: int
+    """The number of trials above it; 0 for one that varies none of the experiment."""
+    trial_id: int
+    name: str
+    state: str
+    reason: str
+    hypothesis: str
+    verdict: str
+    verdict_reason: str
+    best: Metric | None
+
+
+class VariationsAnswer(msgspec.Struct, frozen=True):
+    metric: str
+    """`group.name`; empty if no trial has reported anything."""
+    variations: list[Variation]
+    """Each trial before those that vary it; the first 1,000."""
+    num_found: int
 
 
 class ImportanceQuery(Query, frozen=True):
@@ -232,6 +262,7 @@ def experiment(shared: SharedView, experiment_id: Id) -> ExperimentAnswer:
     row = shared.ask(lambda view: view.experiment(experiment_id))
     metric = record.searcher_metric
     best = None if metric is None else _best(shared, experiment_id, metric.name, metric.smaller_is_better)
+    trials = shared.snapshot().trials_of(experiment_id)
     return ExperimentAnswer(
         experiment=bounded_experiment(row, MOST_LABELS),
         num_labels=len(row.labels),
@@ -240,7 +271,8 @@ def experiment(shared: SharedView, experiment_id: Id) -> ExperimentAnswer:
         metric=metric.name if metric else None,
         smaller_is_better=metric.smaller_is_better if metric else None,
         best=best,
-        states=Counter(one.row.state for one in shared.snapshot().trials_of(experiment_id)),
+        states=Counter(one.row.state for one in trials),
+        num_variations=sum(one.row.parent is not None for one in trials),
         choices=_choices(shared, experiment_id) if record.is_submitted else {},
     )
 
@@ -318,6 +350,20 @@ def curves(shared: SharedView, experiment_id: Id, query: CurvesQuery) -> CurvesA
         return CurvesAnswer(f"{group}.{name}", drawn, len(found), sorted(ranks, key=in_order))
 
     return shared.ask(read)
+
+
+def variations(shared: SharedView, experiment_id: Id, query: VariationsQuery) -> VariationsAnswer:
+    """Returns the trials that vary others, and those that they vary, as a tree."""
+    group, name, smaller_is_better = _metric(shared, experiment_id, query.metric)
+    metric = f"{group}.{name}".strip(".")
+    extreme = "min" if smaller_is_better else "max"
+    branches = trial_tree(shared.snapshot().trials_of(experiment_id))
+    told = []
+    for branch in branches[:_MOST_VARIATIONS]:
+        row, best = branch.trial.row, branch.trial.metric(f"{extreme}.{metric}") if metric else None
+        words = row.hypothesis, row.verdict, row.verdict_reason
+        told.append(Variation(branch.depth, row.trial_id, row.name, row.state, row.reason, *words, best))
+    return VariationsAnswer(metric, told, len(branches))
 
 
 def _rank(value: float, smaller_is_better: bool) -> tuple[bool, float]:

@@ -40,6 +40,7 @@ ROUTES = (
     Route("/experiments/{experiment_id}/search", experiments.search),
     Route("/experiments/{experiment_id}/curves", experiments.curves),
     Route("/experiments/{experiment_id}/importance", experiments.importance),
+    Route("/experiments/{experiment_id}/variations", experiments.variations),
     Route("/experiments/{experiment_id}/retention", checkpoints.retention),
     Route("/experiments/{experiment_id}/configuration", code.configuration),
     Route("/experiments/{experiment_id}/code", code.code),

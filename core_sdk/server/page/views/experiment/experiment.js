@@ -16,6 +16,7 @@ import { Progress } from "../../parts/progress.js";
 import { ExperimentOverview } from "./overview.js";
 import { Hyperparameters } from "./hyperparameters.js";
 import { Search } from "./search.js";
+import { Variations } from "./variations.js";
 /** @import { ExperimentAnswer } from "api" */
 /** @import { Change } from "../../state/events.js" */
 
@@ -23,6 +24,7 @@ const TABS = [
   ["overview", "Overview"],
   ["search", "Search"],
   ["curves", "Learning curves"],
+  ["variations", "Variations"],
   ["hyperparameters", "Hyperparameters"],
   ["trials", "Trials"],
   ["checkpoints", "Checkpoints"],
@@ -45,9 +47,11 @@ export function Experiment({ id, tab }) {
 
 /** @param {{found: ExperimentAnswer, tab: string, follows: (change: Change) => boolean, onDone: () => void}} props */
 function Found({ found, tab, follows, onDone }) {
-  const { experiment, is_submitted: isSubmitted } = found;
+  const { experiment } = found;
   const id = experiment.experiment_id;
-  const possible = TABS.filter(([name]) => name !== "search" || isSubmitted);
+  /** @type {Record<string, boolean>} */
+  const absent = { search: !found.is_submitted, variations: found.num_variations === 0 };
+  const possible = TABS.filter(([name]) => !absent[name]);
   const current = possible.some(([name]) => name === tab) ? tab : "overview";
   const tabs = possible.map(([name, title]) => ({ name, title, href: linkTo(["experiments", id, ...(name === "overview" ? [] : [name])]) }));
   return html`
@@ -57,6 +61,7 @@ function Found({ found, tab, follows, onDone }) {
       ${current === "overview" && html`<${ExperimentOverview} found=${found} follows=${follows} onDone=${onDone} />`}
       ${current === "search" && html`<${Search} experimentId=${id} follows=${follows} />`}
       ${current === "curves" && html`<${Trials} key="curves" experiment=${id} isWorkspace=${true} />`}
+      ${current === "variations" && html`<${Variations} experimentId=${id} follows=${follows} />`}
       ${current === "hyperparameters" && html`<${Hyperparameters} found=${found} follows=${follows} />`}
       ${current === "trials" && html`<${Trials} experiment=${id} />`}
       ${current === "checkpoints" && html`<${Checkpoints} query=${{ experiment: id }} experimentId=${id} follows=${follows} />`}

@@ -32,6 +32,9 @@ export function Overview({ found, onDone }) {
             trial.latest_checkpoint && html`<a href=${linkTo(["trials", trial.trial_id, "checkpoints"])}>${trial.latest_checkpoint}</a>`,
           ],
           ["Continued from", trial.continued_from],
+          ["Varies", trial.parent && html`<a href=${linkTo(["trials", trial.parent])}>trial ${trial.parent}</a>`],
+          ["Hypothesis", trial.hypothesis],
+          ["Verdict", [trial.verdict, trial.verdict_reason].filter(Boolean).join(": ")],
           ["Seed", trial.seed],
         ]}
       />
