@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +12,7 @@ import msgspec
 from core_sdk.config import ExperimentConfig
 from core_sdk.config.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher, CustomSearcher, SingleSearcher
 from core_sdk.experiments._actions import Action, Finish
+from core_sdk.experiments._reported import ReportedNames, warnings_of_deaf
 from core_sdk.experiments._trial import TrialStateMachine, Wish
 from core_sdk.records import (
     AttemptBegun,
@@ -60,7 +61,6 @@ MAX_SILENT = 3
 """The number of trials that a halving search trains to their ends in vain, if no trial reports what it needs."""
 MAX_EARLY_DEATHS = 3
 """The number of trials that must end before `init()` with the same words until a search gives up all others."""
-_MAX_NAMED = 5
 
 _STOPPING: dict[FinalState, ExperimentState] = {
     "COMPLETED": "STOPPING_COMPLETED",
@@ -82,7 +82,6 @@ class ExperimentStateMachine:
         self.trials: dict[UUID, TrialStateMachine] = {}
         self.waiting: dict[UUID, float] = {}
         """Trials that wait to be started, in order, each with the time since which it does."""
-        """Trials whose next attempt waits for slots, in the order in which they began to wait."""
         self.is_paused = False
         self.priority = config.resources.priority
         self.place = float(experiment_id)
@@ -112,9 +111,7 @@ class ExperimentStateMachine:
         """The number of trials that have ended before `init()`, by their last words without numbers."""
         self._has_lasted = False
         """Whether an attempt has come to `init()`, as far as is known."""
-        self._has_metric = False
-        self._other_names: set[str] = set()
-        """The names of metrics that trials have reported instead of what the searcher needs."""
+        self._reported = ReportedNames(config.searcher)
 
     @property
     def state(self) -> ExperimentState:
@@ -156,7 +153,8 @@ class ExperimentStateMachine:
 
     @property
     def warnings(self) -> list[str]:
-        return [*self._warnings, *self._silence(), *self._deafness()]
+        trials = list(self.trials.values())
+        return [*self._warnings, *self._reported.warnings(trials), *warnings_of_deaf(trials, self.config)]
 
     @property
     def obstacle(self) -> str:
@@ -266,58 +264,17 @@ class ExperimentStateMachine:
         """
         assert self.closing is not None  # noqa: S101  (asked at its end only)
         is_single = isinstance(self.config.searcher, SingleSearcher)
-        if self.closing[0] != "COMPLETED" or self._has_metric or not self._other_names or is_single:
+        if self.closing[0] != "COMPLETED" or not self._reported.lacks_metric or is_single:
             return self.closing
-        return "ERROR", self._nobody_reports()
+        return "ERROR", self._reported.words
 
-    def _nobody_reports(self) -> str:
-        names = ", ".join(sorted(self._other_names))
-        what: tuple[str, str | None] = ("metric", self.config.searcher.metric)
-        if self._lacks_time(self._other_names):
-            what = "time metric", self._time_metric
-        return f"no trial has reported the searcher's {what[0]}, {what[1]!r}, only {names}"
-
-    def _silence(self) -> Iterator[str]:
-        """Yields the warning that names the trials which have never reported what the searcher needs.
-
-        Once a trial has reported it, others that still run may only be late.
-        """
-        lacking = [trial for trial in self.trials.values() if trial.other_names and not trial.has_metric]
-        silent = [trial for trial in lacking if trial.is_over or not self._has_metric]
-        if not silent:
-            return
-        who = f"{_named(silent)} {'has' if len(silent) == 1 else 'have'}"
-        metric = self.config.searcher.metric
-        missing = self._time_metric if self._lacks_time(silent[0].other_names) else metric
-        others = ", ".join(silent[0].other_names)
-        yield (
-            f"{who} reported {others}, but never a number for {missing!r}, which the searcher reads. Report it with "
-            "the validation metrics, or correct the name in the searcher's configuration."
-        )
-
-    def _deafness(self) -> Iterator[str]:
-        """Yields the warning that names the trials which have trained on after a stop."""
-        if deaf := [trial for trial in self.trials.values() if trial.ignored_stop]:
-            yield (
-                f"{_named(deaf)} trained on after a stop was asked for ({deaf[0].ignored_stop}). A script should end "
-                "once should_preempt() is True; one that does not is killed after the preemption_timeout, "
-                f"{self.config.preemption_timeout} s."
-            )
-
-    def _lacks_time(self, names: Collection[str]) -> bool:
-        return self.config.searcher.metric in names and self._time_metric not in (None, *names)
-
-    @property
-    def _time_metric(self) -> str | None:
-        return getattr(self.config.searcher, "time_metric", None)
+    def is_news(self, metrics: Mapping[str, Any]) -> bool:
+        """Returns whether a report that the search does not count tells if trials report its metric at all."""
+        return self._reported.is_news(metrics)
 
     @property
     def _is_halving(self) -> bool:
         return isinstance(self.config.searcher, AsyncHalvingSearcher | AdaptiveAshaSearcher)
-
-    def is_news(self, metrics: Mapping[str, Any]) -> bool:
-        """Returns whether a report that the search does not count tells if trials report its metric at all."""
-        return not self._has_metric and (self.config.searcher.metric in metrics or not self._other_names)
 
     @property
     def _halt(self) -> str:
@@ -364,7 +321,7 @@ class ExperimentStateMachine:
                 case Progress():
                     self._progress = operation.progress
                 case Warn():
-                    if operation.kind not in ("metric_missing", "time_missing"):  # `_silence` names all these trials
+                    if operation.kind not in ("metric_missing", "time_missing"):  # `_reported` names all these trials
                         self._warnings.append(operation.message)
                 case Shutdown():
                     self._shut_down(operation)
@@ -430,9 +387,7 @@ class ExperimentStateMachine:
         trial.note_report(event.time)
         self._has_lasted = True
         is_counted = event.is_operation or not trial.lengths
-        is_whole = event.metric is not None and not event.names
-        self._has_metric |= is_whole or (not is_counted and self.config.searcher.metric in event.names)
-        self._other_names.update(event.names)
+        self._reported.note(event, is_counted=is_counted)
         if not is_counted:
             trial.position = event.attempt, event.offset
             return
@@ -461,7 +416,7 @@ class ExperimentStateMachine:
         if self.closing is not None:
             return
         if self._trains_in_vain():
-            self._close("ERROR", self._nobody_reports(), Wish.CANCEL)
+            self._close("ERROR", self._reported.words, Wish.CANCEL)
             return
         if exited is not None:
             self._tell(TrialExitedEarly(trial.request_id, exited))
@@ -472,7 +427,7 @@ class ExperimentStateMachine:
 
     def _trains_in_vain(self) -> bool:
         """Returns whether no trial of a halving search has what it needs, although some have trained to their ends."""
-        if not self._is_halving or self._has_metric:
+        if not self._is_halving or self._reported.has_metric:
             return False
         silent = [trial for trial in self.trials.values() if trial.state == "COMPLETED" and trial.other_names]
         return len(silent) >= MAX_SILENT
@@ -512,12 +467,6 @@ class ExperimentStateMachine:
             )
             reasons = [trial.reason for trial in self.trials.values() if trial.state == state != "COMPLETED"]
             self.closing = state, (reasons or [""])[-1]
-
-
-def _named(trials: Sequence[TrialStateMachine]) -> str:
-    ids = [str(trial.trial_id) for trial in trials]
-    ids[_MAX_NAMED:] = [f"{len(ids) - _MAX_NAMED} more"] if len(ids) > _MAX_NAMED else []
-    return f"trial {ids[0]}" if len(ids) == 1 else f"trials {', '.join(ids[:-1])} and {ids[-1]}"
 
 
 def _open_search(config: ExperimentConfig) -> Search | None:
