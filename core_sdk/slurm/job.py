@@ -7,7 +7,9 @@ import contextlib
 import dataclasses
 import os
 import signal
+import tempfile
 import threading
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -33,6 +35,8 @@ from core_sdk.tracking.states import TRY_AGAIN, WAITS_IN_SLURM, trial_state
 
 # How long whoever has submitted the job, or an earlier job of the trial, may keep its lock.
 _LAST_MOMENT_S = 30.0
+# Clocks that are nearer to each other than this are as good as equal.
+_NEAR_S = 10.0
 _FAILURE = 1
 
 
@@ -206,7 +210,28 @@ def begin_job() -> tuple[TrialFolder, SlurmJob, CaughtSignals]:
             f"{options.versions}",
             "Give all nodes the same environment",
         )
+    if words := clock_words(_ahead_s(folder)):
+        _say(words)
     return folder, job, caught
+
+
+def clock_words(ahead_s: float) -> str:
+    """Returns in words how far this node's clock is ahead of that of the file server; empty if it is near. Pure."""
+    if abs(ahead_s) < _NEAR_S:
+        return ""
+    off = f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"
+    return (
+        f"the clock of {os.uname().nodename} is {off} that of the home's file server. The times of what it records are "
+        "wrong by so much; their order is not"
+    )
+
+
+def _ahead_s(folder: TrialFolder) -> float:
+    with tempfile.TemporaryFile(dir=folder.path) as probe:
+        probe.write(b"?")
+        probe.flush()
+        os.fsync(probe)
+        return time.time() - os.fstat(probe.fileno()).st_mtime
 
 
 def exit_status_of(run: Callable[[], int]) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 from core_sdk.slurm.commands import JobState, parse_has_gpus, parse_states
 from core_sdk.slurm.fate import fate_of, follows
+from core_sdk.slurm.job import clock_words
 from core_sdk.slurm.reasons import lasts, plain_reason
 from core_sdk.slurm.script import JobPlace, JobRequest, experiment_script, step_command, trial_script
 from core_sdk.slurm.submission import versions
@@ -147,6 +148,13 @@ def test_a_node_with_another_python_or_torch_is_told(home: Home) -> None:
     assert ended.returncode == 1
     assert f"other versions of Python and torch, {versions()}, than where" in ended.stdout
     assert "submitted, 3.9/1.13.1. Give all nodes the same environment." in ended.stdout
+
+
+def test_a_clock_that_is_wrong_is_told() -> None:
+    """A node whose clock is some seconds from the file server's says how far, and what that means."""
+    assert clock_words(3.0) == clock_words(-3.0) == ""
+    assert "is 700 s ahead of that of the home's file server" in clock_words(700.2)
+    assert "is 60 s behind that of" in clock_words(-60.0)
 
 
 def test_the_end_of_a_job_is_told_from_its_fields() -> None:
