@@ -76,10 +76,10 @@ def renice(job_ids: Sequence[str], nice: int) -> None:
     _ask(["scontrol", "update", f"JobId={','.join(job_ids)}", f"Nice={nice}"], "jobs cannot be moved in the queue")
 
 
-def max_array_size() -> int:
-    """Returns a number that is larger than all that a job's place in an array can be. Raises `SlurmError`."""
+def max_array_size() -> int | None:
+    """Returns the number of places of an array, from 0; None if Slurm does not say. Raises `SlurmError`."""
     found = re.search(r"^MaxArraySize\s*=\s*(\d+)", _ask(["scontrol", "show", "config"], "scontrol"), re.MULTILINE)
-    return int(found[1]) if found else 0
+    return int(found[1]) if found else None
 
 
 def states(job_ids: Iterable[str]) -> dict[str, JobState]:

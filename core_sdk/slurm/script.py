@@ -11,7 +11,7 @@ from pathlib import Path
 GRACE_S = 300
 """The time before the end of a job at which the training is asked to stop."""
 ARRAY_SIZE = 1000
-"""The places of an array, from 0. Slurm takes so many unless its administrator has set another limit."""
+"""The most places of an array, from 0. Slurm takes so many unless its administrator has set a lower limit."""
 
 _LONG_NAMES = {
     "-A": "--account", "-C": "--constraint", "-G": "--gpus", "-J": "--job-name", "-N": "--nodes", "-W": "--wait",

@@ -110,9 +110,6 @@ class _PlacedAttempt:
     def undone(self) -> list[Future[Any]]:
         return [answer for answer in self.answers.values() if not answer.done()]
 
-    def forget_calls(self) -> None:
-        self.answers, self.heard = {}, {}
-
 
 class ClusterDriver:
     """Carries out the requests of the pool, and returns the news."""

@@ -49,6 +49,8 @@ class Dispatcher:
         self._tell = tell
         self._requests: dict[int, JobRequest] = {}
         self._nices: dict[int, int] = {}
+        self._array_size: int | None = None
+        """None until Slurm was asked."""
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._changing = threading.Lock()
         self._watched: set[PoolJob] = set()
@@ -176,7 +178,7 @@ class Dispatcher:
         return due
 
     def _submit_together(self, claims: Sequence[JobClaim]) -> None:
-        """Submits jobs of one experiment: an array for each thousand of trials. Raises `SlurmError`."""
+        """Submits jobs of one experiment as arrays, which are as large as the site allows. Raises `SlurmError`."""
         left = self._left_jobs()
         for claim in claims:
             if (found := left.pop(key_of(claim.order), None)) is not None:
@@ -194,7 +196,10 @@ class Dispatcher:
             script_path(claim.folder).write_text(text)
         nice = self._nices.get(order.experiment_id, 0)
         options = [f"--nice={nice}"] if nice and "--nice" not in request.named else []
-        for base, group in groupby(new, lambda claim: claim.folder.trial_id // ARRAY_SIZE * ARRAY_SIZE):
+        if self._array_size is None:
+            self._array_size = min(ARRAY_SIZE, commands.max_array_size() or ARRAY_SIZE)
+        size = self._array_size
+        for base, group in groupby(new, lambda claim: claim.folder.trial_id // size * size):
             of_array = list(group)
             places = {claim: claim.folder.trial_id - base for claim in of_array}
             script = script_path(of_array[0].folder)
