@@ -40,7 +40,7 @@ class DecidingCurve:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a trial that helps to decide about it and about the next one."""
+    """The facts about a trial that help to decide about it and about the next one."""
 
     trial: TrialRow
     changed_hparams: dict[str, tuple[Any, Any]]

@@ -80,7 +80,7 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class JobPlace:
-    """What the nodes of a job have to have."""
+    """The home and the programs that all nodes of a job must have."""
 
     home: Path
     identity: str

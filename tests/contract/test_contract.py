@@ -1275,7 +1275,7 @@ def test_65_what_changes_after_a_save_does_not_show_in_the_checkpoint(home: Home
 
 @pytest.fixture
 def two_checkpoints(home: Home) -> Home:
-    """Of one trial that has ended: "older" and "newer"."""
+    """Two checkpoints of one trial that has ended: "older" and "newer"."""
     training = new_attempt(new_trial(home))
     for steps, storage_id in enumerate(("older", "newer"), start=1):
         store_recorded(training, storage_id, steps)

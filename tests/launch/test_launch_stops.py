@@ -322,7 +322,7 @@ def test_a_stop_while_ranks_are_being_started_reaches_all(number: signal.Signals
 
 
 def test_a_stop_at_the_beginning_of_a_launch_is_not_lost(start_launch: StartLaunch, launch_directory: Path) -> None:
-    """Whether it comes before the ranks are started, as nearly always, or just after that."""
+    """A stop counts whether it comes before the ranks are started, as nearly always, or just after that."""
     launch = start_launch(_PROLOGUE + "wait()")
 
     launch.send(signal.SIGTERM)

@@ -179,7 +179,7 @@ def test_a_home_that_a_node_does_not_see_is_told(slurm: Cluster, home: Home, pla
 
 @pytest.mark.slow
 def test_a_node_that_lacks_the_python_of_the_job_is_told(slurm: Cluster, home: Home, place: Path) -> None:
-    """What the node says of a job that cannot begin is the trial's reason."""
+    """The trial's reason is what the node says of a job that cannot begin."""
     slurm.host_named("h2").bind(place / "train.py", sys.executable)
 
     running = Foreground(slurm, place, ["--sbatch=--nodelist=h2", *_ALONE])

@@ -30,7 +30,7 @@ class ClusterNode(NamedTuple):
 
 
 class NodesRequest(NamedTuple):
-    """What a trial asks for."""
+    """The resources that a trial asks for."""
 
     num_nodes: int
     slots_per_node: int

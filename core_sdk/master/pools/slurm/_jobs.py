@@ -24,7 +24,7 @@ _MOST_JOBS = 3
 
 
 class Owner(Protocol):
-    """Who submits, watches and ends jobs, as the jobs see it."""
+    """The part of the pool that submits, watches and ends jobs, as the jobs see it."""
 
     def submit(self, claim: JobClaim) -> None: ...
 
