@@ -27,6 +27,49 @@ resources: {resources}
 """
 
 
+MODEL_DEF = """
+import torch
+from core_sdk import pytorch
+
+class LineTrial(pytorch.PyTorchTrial):
+    def __init__(self, context):
+        self.context = context
+        self.model = context.wrap_model(torch.nn.Linear(1, 1))
+        self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.1))
+        print("rank", context.distributed.rank, "of", context.distributed.size, flush=True)
+
+    def build_training_data_loader(self):
+        inputs = torch.linspace(-1, 1, 64).unsqueeze(1)
+        dataset = torch.utils.data.TensorDataset(inputs, 2 * inputs + 1)
+        return pytorch.DataLoader(dataset, batch_size=self.context.get_per_slot_batch_size())
+
+    build_validation_data_loader = build_training_data_loader
+
+    def evaluate_batch(self, batch):
+        inputs, targets = batch
+        return {"loss": (self.model(inputs) - targets).square().mean()}
+
+    def train_batch(self, batch, epoch_idx, batch_idx):
+        loss = self.evaluate_batch(batch)["loss"]
+        self.context.backward(loss)
+        self.context.step_optimizer(self.optimizer)
+        return {"loss": loss}
+"""
+WORKERS = """
+from core_sdk import train
+from core_sdk.train import ScalingConfig
+from core_sdk.train.torch import TorchTrainer
+
+def train_func():
+    ranks = train.get_context()
+    print("rank", ranks.get_world_rank(), "of", ranks.get_world_size(), flush=True)
+    for step in range(1, 5):
+        train.report({"loss": 1 / step})
+
+TorchTrainer(train_func, scaling_config=ScalingConfig(num_workers=2)).fit()
+"""
+
+
 @pytest.fixture
 def small_nodes() -> Iterator[str]:
     """The address of a Ray cluster of two nodes, with one CPU each, which see the same files."""
@@ -80,3 +123,31 @@ def test_a_trial_over_two_nodes_trains_as_two_ranks_on_one(cli: Cli, home: Home,
     ]
     steps = [line.partition(" on ")[0] for line in lines if " step " in line]
     assert sorted(steps) == sorted(f"[rank={rank}] step {step}" for rank in (0, 1) for step in range(1, stored + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "entrypoint", ["model_def:LineTrial", "python -m launch.torch_distributed -- python workers.py"]
+)
+def test_trainers_train_in_the_ranks_of_both_nodes(cli: Cli, home: Home, small_nodes: str, entrypoint: str) -> None:
+    """A Trial and a TorchTrainer train in the ranks that the launchers of two nodes start, and report once."""
+    place = home.root.parent
+    (place / "model_def.py").write_text(MODEL_DEF)
+    (place / "workers.py").write_text(WORKERS)
+    (place / "trainer.yaml").write_text(
+        f"name: trainer\nentrypoint: {entrypoint}\nhyperparameters: {{global_batch_size: 8}}\n"
+        "searcher: {name: single, metric: loss, max_length: {batches: 32}}\nmin_validation_period: {batches: 8}\n"
+        f'resources: {{engine: ray, address: "{small_nodes}", slots_per_trial: 2}}\n'
+    )
+    created = cli("experiment", "create", "trainer.yaml", ".")
+    assert created.returncode == 0, created.stderr
+
+    ended = await_end(home, int(created.stdout.split()[-1]))
+
+    log = home.folder(1).read_log(1, 0, 10**6).decode()
+    assert ended.state == "COMPLETED", log
+    assert [line for line in sorted(log.splitlines()) if " of 2" in line] == [
+        f"[rank={rank}] rank {rank} of 2" for rank in (0, 1)
+    ]
+    with open_view(home) as view:
+        assert len({report.steps_completed for report in view.reports(1) if "loss" in report.metrics}) == 4
