@@ -113,7 +113,7 @@ class JobClaim(PoolJob, Claim):
         self._owner.forget(self)
 
     def look(self) -> bool:
-        if (number := newest_supervised(self.folder)) > self._before and not never_began(self.folder, number):
+        if (number := newest_begun(self.folder)) > self._before:
             self._begun = Begun(number, self.slot_ids, CLUSTER)
         elif self.over_at is not None and (self.is_long_over or self._told()):
             if not self._told() and was_killed(self.state) and self._num_jobs < _MOST_JOBS:
@@ -195,6 +195,15 @@ def loss_of(job_id: str, state: JobState) -> tuple[AttemptOutcome, str]:
     }
     told = words.get(state.name, f"has ended as {state.name}")
     return outcomes.get(state.name, "failed"), f"its job {job_id} {told}"
+
+
+def newest_begun(folder: TrialFolder) -> int:
+    """Returns the newest attempt that a job has begun; 0 if there is none.
+
+    A job writes the trial's record last: until then a master would take it for one that somebody has removed.
+    """
+    number = newest_supervised(folder)
+    return number if number and folder.exists() and not never_began(folder, number) else 0
 
 
 def newest_supervised(folder: TrialFolder) -> int:

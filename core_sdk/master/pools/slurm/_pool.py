@@ -77,7 +77,7 @@ class SlurmPool(ResourcePool):
         number = newest_supervised(folder)
         if number and never_began(folder, number):
             take_back(folder, number)
-        elif number > last_attempt:
+        elif number > last_attempt and folder.exists():
             return Begun(number, (), CLUSTER)
         return None
 
