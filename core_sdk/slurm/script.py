@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 GRACE_S = 300
@@ -138,6 +139,12 @@ def _script(request: JobRequest, comment: str, *, name: str, output: str, home: 
             *lines,
         )
     )
+
+
+def arrays_of(trial_ids: Iterable[int], num_places: int) -> list[tuple[int, list[int]]]:
+    """Divides trials into arrays. Returns the trial at place 0 of each, and its trials, in the order of the ids."""
+    ordered = groupby(sorted(trial_ids), lambda trial_id: trial_id // num_places * num_places)
+    return [(base, list(of_array)) for base, of_array in ordered]
 
 
 def step_command(num_nodes: int, argv: Sequence[str]) -> list[str]:

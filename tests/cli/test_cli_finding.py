@@ -201,7 +201,7 @@ def test_an_experiment_shows_its_trials_and_the_best(cli: Cli) -> None:
     }  # fmt: skip
     assert [trial["trial_id"] for trial in smallest["trials"]] == [1, 2, 3]
     assert (unknown.status, unasked["best"]) == (2, None)
-    assert "Those reported are: accuracy, loss" in " ".join(unknown.errors.split())
+    assert "--metric names one of: accuracy, loss" in " ".join(unknown.errors.split())
 
 
 @needs("many processes")

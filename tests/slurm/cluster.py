@@ -41,7 +41,6 @@ TaskPlugin=task/none
 MpiDefault=none
 SwitchType=switch/none
 AccountingStorageType=accounting_storage/none
-MaxArraySize=20
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core

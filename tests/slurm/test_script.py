@@ -13,7 +13,7 @@ from core_sdk.slurm.commands import JobState, parse_has_gpus, parse_states
 from core_sdk.slurm.fate import fate_of, follows
 from core_sdk.slurm.job import clock_words
 from core_sdk.slurm.reasons import lasts, plain_reason
-from core_sdk.slurm.script import JobPlace, JobRequest, experiment_script, step_command, trial_script
+from core_sdk.slurm.script import JobPlace, JobRequest, arrays_of, experiment_script, step_command, trial_script
 from core_sdk.slurm.submission import versions
 from core_sdk.tracking import Home
 
@@ -133,6 +133,12 @@ def test_an_experiment_has_one_script_for_arrays_of_its_trials() -> None:
         'exec >>"$CORE_SDK_HOME/runs/$trial/slurm-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.out" 2>&1 || exit',
         "exec python -P -m core_sdk.master.pools.slurm --trial=$trial --home=0 --versions=3.11/2.6.0",
     ]
+
+
+def test_an_array_has_no_more_places_than_the_site_allows() -> None:
+    """A trial's place is what its number leaves after division by the number of places; the rest is the base."""
+    assert arrays_of([1, 19, 20, 25, 40, 7], 20) == [(0, [1, 7, 19]), (20, [20, 25]), (40, [40])]
+    assert arrays_of([999, 1000], 1000) == [(0, [999]), (1000, [1000])]
 
 
 def test_a_node_with_another_python_or_torch_is_told(home: Home) -> None:

@@ -17,7 +17,7 @@ from core_sdk.master.pools.slurm._jobs import JobClaim, PoolJob, note_own_end
 from core_sdk.master.pools.slurm._order import AttemptKey, key_of, ordered_trials, read_order, write_order
 from core_sdk.records import SlurmRecord
 from core_sdk.slurm import commands
-from core_sdk.slurm.script import ARRAY_SIZE, JobRequest, experiment_script
+from core_sdk.slurm.script import ARRAY_SIZE, JobRequest, arrays_of, experiment_script
 from core_sdk.slurm.submission import on_gpus, place_of, script_path
 from core_sdk.slurm.watching import ASK_S, SOON_S, ask
 from core_sdk.tracking.home import Home, TrialFolder
@@ -198,16 +198,15 @@ class Dispatcher:
         options = [f"--nice={nice}"] if nice and "--nice" not in request.named else []
         if self._array_size is None:
             self._array_size = min(ARRAY_SIZE, commands.max_array_size() or ARRAY_SIZE)
-        size = self._array_size
-        for base, group in groupby(new, lambda claim: claim.folder.trial_id // size * size):
-            of_array = list(group)
-            places = {claim: claim.folder.trial_id - base for claim in of_array}
-            script = script_path(of_array[0].folder)
-            listed = ",".join(map(str, places.values()))
+        claims_by_id = {claim.folder.trial_id: claim for claim in new}
+        for base, trial_ids in arrays_of(claims_by_id, self._array_size):
+            listed = ",".join(str(trial_id - base) for trial_id in trial_ids)
+            script = script_path(claims_by_id[trial_ids[0]].folder)
             array_id = commands.submit(script, f"--array={listed}", *options, arguments=[str(base)])
-            for claim, place in places.items():
-                claim.folder.write_slurm_job(SlurmRecord(job_id=f"{array_id}_{place}"))
-                claim.take(claim.folder, f"{array_id}_{place}")
+            for trial_id in trial_ids:
+                claim, job_id = claims_by_id[trial_id], f"{array_id}_{trial_id - base}"
+                claim.folder.write_slurm_job(SlurmRecord(job_id=job_id))
+                claim.take(claim.folder, job_id)
 
     def _left_jobs(self) -> dict[AttemptKey, tuple[TrialFolder, str]]:
         """Returns the jobs of an earlier master that wait, or have not claimed an attempt yet. Raises `SlurmError`."""
