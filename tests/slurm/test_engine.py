@@ -201,6 +201,7 @@ def test_without_slurm_the_engine_is_refused(home: Home, place: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_trial_outlives_its_time_limit_and_its_nodes(home: Home, place: Path) -> None:
     """Two jobs are cut off by a real limit, and the node of the next one dies: each step still counts once."""
     with slurm_cluster(3, silence_s=6) as slurm:
