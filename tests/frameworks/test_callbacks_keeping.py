@@ -170,6 +170,7 @@ def test_the_home_has_copies_of_the_files_that_lightning_keeps(
     assert home.trial(1).read_record().hparams == {"lr": 0.5, "width": 8}
 
 
+@pytest.mark.slow
 def test_where_lightning_keeps_all_the_home_does(callbacks: FrameworkEnvironment, tmp_path: Path, home: Home) -> None:
     """With save_top_k=-1 the home keeps a copy of each of Lightning's files; hyperparameters of `init()` stay."""
     run(callbacks, tmp_path, LIGHTNING, 4, [{"save_top_k": -1, "save_last": True}], {"own": 1})
@@ -191,6 +192,7 @@ def test_the_home_has_copies_of_the_directories_that_the_trainer_keeps(
     assert len(hparams) < 10
 
 
+@pytest.mark.slow
 def test_where_the_trainer_keeps_all_the_home_does(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
     """Without `save_total_limit`, the home keeps a copy of each checkpoint, as the Trainer does."""
     run(callbacks, tmp_path, TRANSFORMERS, 3, {})

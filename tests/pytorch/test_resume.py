@@ -95,7 +95,9 @@ def test_a_stop_after_any_batch_changes_nothing(stopped_after: int) -> None:
 
 
 @needs("many processes")
-@pytest.mark.parametrize("batch_idx", [0, 1, 2])
+@pytest.mark.parametrize(
+    "batch_idx", [pytest.param(0, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.slow), 2]
+)
 @pytest.mark.parametrize("batches", [2, pytest.param(9, marks=needs("many processes"))])
 def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
     batches: int, batch_idx: int, monkeypatch: pytest.MonkeyPatch
