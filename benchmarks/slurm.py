@@ -1,4 +1,4 @@
-"""From the submission of a job to the first line of its script: Slurm's own way beside an experiment's and a command's.
+"""Measures the time from the submission of a job to the first line of its script, beside Slurm's own.
 
     python benchmarks/slurm.py [--submissions 30]
 

@@ -31,7 +31,7 @@ class ReportedNames:
 
     @property
     def words(self) -> str:
-        """What no trial has reported, and what they have reported instead."""
+        """A sentence that names what no trial has reported, and what they have reported instead."""
         what = f"metric, {self._metric!r}"
         if self._lacks_time(self._others):
             what = f"time metric, {self._time_metric!r}"

@@ -37,7 +37,6 @@ AsCsv = Annotated[
     bool, typer.Option("--csv", help="Print CSV; text that a spreadsheet would take for a formula gets a leading '.")
 ]
 
-
 Fields = Annotated[
     str,
     typer.Option(
@@ -59,7 +58,7 @@ Limit = Annotated[
 
 @dataclass(frozen=True)
 class Form:
-    """How results are printed: as a table, unless it is as JSON or as CSV."""
+    """The form in which results are printed: a table, unless it is JSON or CSV."""
 
     is_json: bool = False
     is_csv: bool = False
@@ -83,10 +82,10 @@ def choose_form(as_json: bool, as_csv: bool = False, fields: str = "") -> Form:
 
 
 def limited(rows: list[_Row], limit: int | None, form: Form, *, are_ordered: bool = False) -> list[_Row]:
-    """Returns the last rows, or the first ones if they are ordered, and says on stderr how many there are.
+    """Returns the last rows within the limit, or the first ones if they are ordered.
 
-    Without a limit, these are all, unless it is a table that no terminal shows: it is read by a program, or a model
-    that pays by the token.
+    Without a limit these are all, unless it is a table that no terminal shows: it is read by a program, or a model
+    that pays by the token. Stderr then says how many there are.
     """
     most = limit if limit is not None else LIMIT if form.is_table and not sys.stdout.isatty() else 0
     if not most or len(rows) <= most:

@@ -1,4 +1,4 @@
-"""What trials ask a Ray cluster for: nodes with labels and accelerators, an environment, and nodes that are to come."""
+"""Trials ask a Ray cluster for nodes with labels and accelerators, an environment, and nodes that are to come."""
 
 from __future__ import annotations
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from server.conftest import HOSTILE
 from server.visitor import Visitor, target_of
-from tracking.journals import START, append, lines, new_trial, record, report, started, vary
+from tracking.journals import START, append, lines, new_trial, record, report, started
 
 from core_sdk.records import Alert, Ended, SearcherMetric, TrialLabelsChanged
 from core_sdk.server.routes.bounds import differing_values
-from core_sdk.steering.trials import describe
 from core_sdk.tracking import Home, TrialFolder
 
 
@@ -336,30 +335,6 @@ def test_an_experiment_is_told_with_its_curves_and_what_mattered(visitor: Visito
     assert lr["share"] > 0.9 > 0.3 > noise["share"]
     assert (by_best["metric"], by_best["importances"][0]) == ("min.validation.loss", lr)
     assert visitor.question(path)["states"] == {"ERROR": 40}
-
-
-def test_variations_are_a_tree_with_verdicts(visitor: Visitor, home: Home) -> None:
-    """Each trial stands before those that vary it, with its hypothesis, its verdict and its best value."""
-    for parent, loss in ((None, 0.5), (4, 0.25), (5, 0.75), (4, 0.125), (None, 1.0)):
-        folder = new_trial(home, "idea")
-        vary(folder, parent, f"below {parent}" if parent else "")
-        record(folder, report(1, "validation", loss=loss), report(2, "validation", loss=1.0))
-    describe(home, 5, verdict="keep", verdict_reason="half the loss")
-    (found,) = visitor.question("/experiments", where="name=idea")["experiments"]
-    path = f"/experiments/{found['experiment_id']}"
-
-    answer = visitor.question(f"{path}/variations")
-
-    assert visitor.question(path)["num_variations"] == 3
-    assert (answer["metric"], answer["num_found"]) == ("validation.loss", 4)
-    assert [(one["trial_id"], one["depth"], one["best"]) for one in answer["variations"]] == [
-        (4, 0, 0.5),
-        (5, 1, 0.25),
-        (6, 2, 0.75),
-        (7, 1, 0.125),
-    ]
-    kept = answer["variations"][1]
-    assert (kept["hypothesis"], kept["verdict"], kept["verdict_reason"]) == ("below 4", "keep", "half the loss")
 
 
 def test_trials_of_a_search_have_the_hyperparameters_in_which_they_differ() -> None:
