@@ -3,8 +3,8 @@
     python benchmarks/exchange.py [--runs 100] [--points 100000]
 
 For each tool, a folder with so many runs of so many points is imported by `core-sdk import` into an empty home; beside
-it stands the time that a plain reading of the same files takes (TensorBoard's own loader of event files; for MLflow
-the lines of its text files). Then `core-sdk sql` gives the mean by trial over all points: once as the index is still
+it stands the time that a plain reading of one of its runs takes (TensorBoard's own loader of event files; for MLflow
+the lines of its text file). Then `core-sdk sql` gives the mean by trial over all points: once as the index is still
 cold, and once more; beside it stands the same mean by DuckDB over a Parquet file that `core-sdk export` has written.
 """
 
@@ -40,7 +40,12 @@ def main() -> None:
             records, home = Path(scratch) / tool, Path(scratch) / f"{tool}-home"
             write(records, arguments.runs, arguments.points)
             plain_s = timed(partial(read, records))
-            print(f"{tool:12} import {command_s(home, 'import', str(records)):6.1f} s   plain reading {plain_s:6.1f} s")
+            import_s = command_s(home, "import", str(records))
+            each_s = import_s / arguments.runs
+            print(
+                f"{tool:12} import {import_s:6.1f} s, {each_s:.2f} s a run   plain reading {plain_s:.2f} s a run",
+                flush=True,
+            )
         first_s, again_s = (command_s(home, "sql", MEAN, "--csv") for _ in range(2))
         command_s(home, "export", f"{scratch}/parquet")
         ours = MEAN.replace("metrics", f"'{scratch}/parquet/metrics.parquet'")
@@ -78,17 +83,15 @@ def write_mlflow(directory: Path, num_runs: int, num_points: int) -> None:
 
 
 def read_events(directory: Path) -> None:
-    for path in directory.rglob("events.*"):
-        for _ in EventFileLoader(str(path)).Load():
-            pass
+    for _ in EventFileLoader(str(next(directory.rglob("events.*")))).Load():
+        pass
 
 
 def read_lines(directory: Path) -> None:
-    for path in directory.rglob("metrics/loss"):
-        with path.open() as file:
-            for line in file:
-                stamp, value, step = line.split()
-                int(stamp), float(value), int(step)
+    with next(directory.rglob("metrics/loss")).open() as file:
+        for line in file:
+            stamp, value, step = line.split()
+            int(stamp), float(value), int(step)
 
 
 def command_s(home: Path, *arguments: str) -> float:
