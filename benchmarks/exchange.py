@@ -55,13 +55,16 @@ def main() -> None:
 
 
 def write_events(directory: Path, num_runs: int, num_points: int) -> None:
-    """Writes one event file, and copies it for the other runs."""
+    """Writes one event file, and copies it under another name for each other run."""
     first = directory / "run-0"
     with SummaryWriter(str(first)) as writer:
         for step in range(num_points):
             writer.add_scalar("loss", 1 / (step + 1), step)
     for number in range(1, num_runs):
-        shutil.copytree(first, directory / f"run-{number}")
+        copy = directory / f"run-{number}"
+        shutil.copytree(first, copy)
+        (path,) = copy.iterdir()  # by its name a run is known again
+        path.rename(path.with_name(f"{path.name}.{number}"))
 
 
 def write_mlflow(directory: Path, num_runs: int, num_points: int) -> None:
