@@ -1,6 +1,6 @@
 """Measures the time from the submission of a job to the first line of its script, beside Slurm's own.
 
-    python benchmarks/slurm.py [--submissions 30]
+    python benchmarks/submissions.py [--submissions 30]
 
 A cluster of two nodes runs on hosts of this machine (as root: `make packages`). In turns, the same Python script is
 submitted by `sbatch`, by `core-sdk experiment create` with a master that runs already, and by `core-sdk run --engine
