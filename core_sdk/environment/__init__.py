@@ -54,6 +54,7 @@ from core_sdk.environment._children import (
     worker_variables,
 )
 from core_sdk.environment._command import command_of_this_process, is_of_multiprocessing, is_script, main_script
+from core_sdk.environment._cpus import num_cpus
 from core_sdk.environment._jobs import job, leave_job, left_job
 from core_sdk.environment._launchers import (
     batch_job,

@@ -1,6 +1,6 @@
 """The records of a home as tables of DuckDB, in memory. Whatever a query does, it reaches neither a record nor a file.
 
-A table is filled if the query names it. Points are inserted as columns of the index's blocks, a million at a time.
+A table is filled if the query names it. DuckDB reads points where they are, in NumPy's arrays.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import contextlib
 import importlib.util
 import re
 import tempfile
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,10 +43,16 @@ TABLES = {
 }
 """The tables with the names and types of their columns. Times are UTC."""
 _SERIES = "series_id BIGINT, trial_id BIGINT, attempt BIGINT, rank VARCHAR, group_name VARCHAR, name VARCHAR"
-_POINTS = "series_id BIGINT, steps_completed BIGINT, seconds DOUBLE, value DOUBLE"
+_POINTS: dict[str, type[np.int64] | type[np.float64]] = {
+    "series_id": np.int64,
+    "steps_completed": np.int64,
+    "seconds": np.float64,
+    "value": np.float64,
+}
 _METRICS = """CREATE VIEW metrics AS SELECT trial_id, attempt, rank, group_name, name, steps_completed,
     make_timestamp(CAST(seconds * 1e6 AS BIGINT)) AS time, value FROM _points JOIN _series USING (series_id)"""
-_NUM_POINTS = 1_000_000
+_NUM_IN_MEMORY = 100_000_000
+_FLOAT = np.dtype([("tag", np.uint8), ("number", ">f8")])
 
 
 @contextlib.contextmanager
@@ -91,7 +96,8 @@ def opened(home: Home, tables: Iterable[str]) -> Iterator[duckdb.DuckDBPyConnect
             for table, columns in TABLES.items():
                 if table != "metrics":
                     database.execute(f"CREATE TABLE {table} ({columns})")
-            database.execute(f"CREATE TABLE _series ({_SERIES}); CREATE TABLE _points ({_POINTS})")
+            database.execute(f"CREATE TABLE _series ({_SERIES})")
+            database.register("_points", {name: np.empty(0, kind) for name, kind in _POINTS.items()})
             database.execute(_METRICS)
             for table in tables:
                 _FILL[table](database, index)
@@ -136,18 +142,36 @@ def _fill_hparams(database: duckdb.DuckDBPyConnection, index: Index) -> None:
 def _fill_metrics(database: duckdb.DuckDBPyConnection, index: Index) -> None:
     series = [{"group_name": each.group, **each._asdict(), "rank": str(each.rank)} for each in index.shown_series()]
     _insert(database, "_series", _SERIES, series)
-    ids, counts = array("q"), array("q")
-    steps, times, values = array("q"), array("d"), array("d")
+    num_points, end = index.count_shown_points(), 0
+    points = {name: _column(kind, num_points) for name, kind in _POINTS.items()}
     for block in index.shown_columns():
-        ids.append(block.series_id)
-        counts.append(len(block.steps))
-        steps.extend(block.steps)
-        times.extend(block.times)
-        values.extend(block.values)
-        if len(steps) >= _NUM_POINTS:
-            _insert_points(database, ids, counts, steps, times, values)
-            ids, counts, steps, times, values = array("q"), array("q"), array("q"), array("d"), array("d")
-    _insert_points(database, ids, counts, steps, times, values)
+        begin, end = end, end + len(block.steps) // 8
+        if end > num_points:  # more were reported meanwhile
+            end = begin
+            break
+        points["series_id"][begin:end] = block.series_id
+        points["steps_completed"][begin:end] = np.frombuffer(block.steps, np.int64)
+        points["seconds"][begin:end] = np.frombuffer(block.times, np.float64)
+        points["value"][begin:end] = _numbers(block.values, end - begin)
+    database.register("_points", {name: column[:end] for name, column in points.items()})
+
+
+def _column(kind: type[np.int64] | type[np.float64], size: int) -> np.ndarray[Any, Any]:
+    """Returns an array for a value of each point. A large one is a file, so that it need not fit into memory."""
+    if size <= _NUM_IN_MEMORY:
+        return np.empty(size, kind)
+    with tempfile.TemporaryFile() as file:
+        return np.asarray(np.memmap(file, kind, "w+", shape=(size,)))
+
+
+def _numbers(packed: bytes, count: int) -> np.ndarray[Any, Any]:
+    """Returns the numbers of a list in MessagePack, where a float is a byte, 0xcb, and eight bytes behind the head."""
+    head_bytes = 1 if count < 16 else 3
+    if len(packed) == head_bytes + count * _FLOAT.itemsize:
+        items = np.frombuffer(packed, _FLOAT, count, head_bytes)
+        if (items["tag"] == 0xCB).all():
+            return np.asarray(items["number"])
+    return np.array(msgspec.msgpack.decode(packed), np.float64)
 
 
 _FILL: dict[str, Callable[[duckdb.DuckDBPyConnection, Index], None]] = {
@@ -157,25 +181,6 @@ _FILL: dict[str, Callable[[duckdb.DuckDBPyConnection, Index], None]] = {
     "metrics": _fill_metrics,
     "checkpoints": _fill_checkpoints,
 }
-
-
-def _insert_points(
-    database: duckdb.DuckDBPyConnection,
-    ids: array[int],
-    counts: array[int],
-    steps: array[int],
-    times: array[float],
-    values: array[float],
-) -> None:
-    columns = {
-        "series_id": np.repeat(np.frombuffer(ids, np.int64), np.frombuffer(counts, np.int64)),
-        "steps_completed": np.frombuffer(steps, np.int64),
-        "seconds": np.frombuffer(times, np.float64),
-        "value": np.frombuffer(values, np.float64),
-    }
-    database.register("_columns", columns)
-    database.execute("INSERT INTO _points SELECT * FROM _columns")
-    database.unregister("_columns")
 
 
 def _insert(database: duckdb.DuckDBPyConnection, table: str, columns: str, rows: Iterable[Any]) -> None:

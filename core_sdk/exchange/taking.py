@@ -7,9 +7,12 @@ into its place when it is complete: an import that is killed leaves whole trials
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from functools import partial
+from itertools import chain, islice, starmap
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -18,7 +21,7 @@ from core_sdk._version import __version__
 from core_sdk.errors import CoreSDKError, InvalidNameError
 from core_sdk.exchange.run import ForeignRun, Row
 from core_sdk.files import fsync_directory, fsync_tree, write_atomically
-from core_sdk.journal import encode_line
+from core_sdk.journal import encode_line, encode_lines
 from core_sdk.records import (
     FORMAT,
     MAX_INT,
@@ -49,22 +52,54 @@ class TakenRun(NamedTuple):
     fate: Literal["taken", "known", "empty"]
 
 
+Take = Callable[[ForeignRun, int], "Future[list[str]]"]
+"""Makes the trial of this id of a run. It gives what could not be taken."""
+
+
 def take_runs(home: Home, runs: Iterable[ForeignRun], experiment: str | None = None) -> Iterator[TakenRun]:
-    """Makes a trial of each run that was not imported before, and yields what became of it.
+    """Makes a trial of each run that was not imported before, and yields what became of it, in order.
 
     The trials are in the experiments that their tool names, or all in this one.
     What cannot be taken of a run is added to its losses. Blocks while another import or merge goes on. Raises `OSError`
     for a home that cannot be written.
     """
     with merging(home) as aside:
-        known = set(_imported_keys(home))
-        for run in runs:
-            if run.key in known:
-                yield TakenRun(run, None, "known")
-                continue
-            known.add(run.key)
-            run.experiment = experiment or run.experiment
-            yield _take(home, aside, run)
+        yield from take_runs_by(partial(take_here, home, aside), home, runs, experiment)
+
+
+def take_runs_by(
+    take: Take, home: Home, runs: Iterable[ForeignRun], experiment: str | None, max_begun: int = 0
+) -> Iterator[TakenRun]:
+    """Does the same as `take_runs`, for a caller that is `merging`.
+
+    While a run is taken elsewhere, up to `max_begun` may follow it. Trials have their ids in the order of the runs.
+    """
+    known = set(_imported_keys(home))
+    begun: deque[tuple[TakenRun, Future[list[str]]]] = deque()
+    for run in runs:
+        run.experiment = experiment or run.experiment
+        if run.key in known:
+            begun.append((TakenRun(run, None, "known"), _done(run.losses)))
+        elif _is_empty(run):
+            begun.append((TakenRun(run, None, "empty"), _done(run.losses)))
+        else:
+            trial_id = home.create_trial().trial_id
+            begun.append((TakenRun(run, trial_id, "taken"), take(run, trial_id)))
+        known.add(run.key)
+        while begun and (begun[0][1].done() or len(begun) > max_begun):
+            yield _ended(*begun.popleft())
+    yield from starmap(_ended, begun)
+
+
+def _ended(taken: TakenRun, losses: Future[list[str]]) -> TakenRun:
+    taken.run.losses = losses.result()
+    return taken
+
+
+def _done(losses: list[str]) -> Future[list[str]]:
+    future: Future[list[str]] = Future()
+    future.set_result(losses)
+    return future
 
 
 def _imported_keys(home: Home) -> Iterator[str]:
@@ -74,14 +109,28 @@ def _imported_keys(home: Home) -> Iterator[str]:
                 yield key
 
 
-def _take(home: Home, aside: Path, run: ForeignRun) -> TakenRun:
-    rows = iter(run.rows)
+def _is_empty(run: ForeignRun) -> bool:
+    """Returns whether a run holds nothing. Its first row is read, and put back."""
+    first, run.rows = _peeked(run.rows)
+    return first is None and not run.hparams and not run.metadata
+
+
+def _peeked(rows: Iterable[Row]) -> tuple[Row | None, Iterable[Row]]:
+    rows = iter(rows)
     first = next(rows, None)
-    if first is None and not run.hparams and not run.metadata:
-        return TakenRun(run, None, "empty")
-    trial_id = home.create_trial().trial_id
+    return first, rows if first is None else chain([first], rows)
+
+
+def take_here(home: Home, aside: Path, run: ForeignRun, trial_id: int) -> Future[list[str]]:
+    """Takes a run in this process. Blocks until that is done."""
+    take_run(home, aside, run, trial_id)
+    return _done(run.losses)
+
+
+def take_run(home: Home, aside: Path, run: ForeignRun, trial_id: int) -> None:
     made, here = TrialFolder(aside, trial_id), home.folder(trial_id)
     made.path.mkdir(parents=True, mode=0o700)
+    first, rows = _peeked(run.rows)
     began = _first_time(run.created, first[0] if first else None, time.time())
     start = AttemptStarted(
         time=began,
@@ -93,12 +142,11 @@ def _take(home: Home, aside: Path, run: ForeignRun) -> TakenRun:
         sdk_version=__version__,
         home=home.owner(),
     )
-    _write_journal(made, start, run, itertools.chain([] if first is None else [first], rows))
+    _write_journal(made, start, run, iter(rows))
     made.write_record(_record(home, run, trial_id, began))
     fsync_tree(made.path)
     made.path.rename(here.path)
     fsync_directory(here.path.parent)
-    return TakenRun(run, trial_id, "taken")
 
 
 def _record(home: Home, run: ForeignRun, trial_id: int, began: float) -> TrialRecord:
@@ -127,15 +175,18 @@ def _write_journal(made: TrialFolder, start: AttemptStarted, run: ForeignRun, ro
     last, num_left_out = start.time, 0
     with made.journal_path(1).open("wb") as file:
         file.write(encode_line(start))
-        while some := list(itertools.islice(rows, _NUM_ROWS_AT_ONCE)):
-            lines = []
+        while some := list(islice(rows, _NUM_ROWS_AT_ONCE)):
+            reports: list[Report] = []
             for at, step, values in some:
                 if 0 <= step < MAX_INT and -_MAX_TIME < at < _MAX_TIME:
                     last = at
-                    lines += [encode_line(report) for report in _reports(made, run, places, at, step, values)]
+                    if (report := _report_of_number(places, at, step, values)) is not None:
+                        reports.append(report)
+                    else:
+                        reports += _reports(made, run, places, at, step, values)
                 else:
                     num_left_out += 1
-            file.write(b"".join(lines))
+            file.write(encode_lines(reports))
         if run.metadata:
             metadata = _json_values(run, "metadata", run.metadata)
             file.write(encode_line(MetadataSet(time=last, metadata=metadata)))
@@ -164,6 +215,16 @@ class _Places(dict[str, tuple[str, str]]):
         self[given] = place
         self._taken.add(place)
         return place
+
+
+def _report_of_number(places: _Places, at: float, step: int, values: Mapping[str, Any]) -> Report | None:
+    """Returns what `_reports` yields of a row with one finite number, as most rows are; else None."""
+    if len(values) == 1:
+        ((given, value),) = values.items()
+        if type(value) is float and isfinite(value):
+            group, name = places[given]
+            return Report(at, group, step, {name: value})
+    return None
 
 
 def _reports(

@@ -13,7 +13,7 @@ queue: a queue is exactly what a `kill -9` loses.
 
 from core_sdk.journal._finder import find_records
 from core_sdk.journal._journal import Journal
-from core_sdk.journal._line import decode_line, encode_line
+from core_sdk.journal._line import decode_line, encode_line, encode_lines
 from core_sdk.journal._rank_journal import RankJournal
 from core_sdk.journal._reader import Chunk, read_journal, read_records
 from core_sdk.journal._writer import JournalWriter

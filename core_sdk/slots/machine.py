@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from core_sdk.environment import visible_gpus
+from core_sdk.environment import num_cpus, visible_gpus
 from core_sdk.slots._gpus import full_names, gpus_here
 from core_sdk.slots.directory import SlotDirectory, Ticket
 
@@ -56,7 +55,7 @@ class Machine:
         named = visible_gpus()
         gpus = gpus_here() if named is None else full_names(named, gpus_here)
         if not (gpus and avoids_busy):
-            return cls(len(gpus) or _num_cpus(), tuple(gpus))
+            return cls(len(gpus) or num_cpus(), tuple(gpus))
         from core_sdk.slots.busy import busy_gpus  # NVML, which few need
 
         return cls(len(gpus), tuple(gpus), busy_gpus)
@@ -75,13 +74,9 @@ class Machine:
 
     def slots(self, ids: Sequence[int], ticket: Ticket | None = None) -> Slots:
         gpus = tuple(self.gpus[slot] for slot in ids) if self.gpus else ()
-        return Slots(tuple(ids), gpus, max(1, len(ids) * _num_cpus() // max(1, self.num_slots)), ticket)
+        return Slots(tuple(ids), gpus, max(1, len(ids) * num_cpus() // max(1, self.num_slots)), ticket)
 
     def held(self, ticket: Ticket) -> Slots:
         """Returns the slots that the ticket has taken, which are of this machine."""
         numbers = {name: slot for slot, name in enumerate(self.names)}
         return self.slots([numbers[name] for name in ticket.held], ticket)
-
-
-def _num_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from cli.commands import WarmCli
 from parts import needs
 
 from core_sdk.errors import CoreSDKError
-from core_sdk.exchange.run import ForeignRun
+from core_sdk.exchange.run import ForeignRun, Row
 from core_sdk.exchange.taking import take_runs
 from core_sdk.tracking import Home
 
@@ -64,6 +65,25 @@ def test_questions_over_all_tables_are_answered(home: Home) -> None:
     ]
     assert ask(home, both) == [("e", "run-1", "base"), ("e", "run-2", "base")]
     assert ask(home, "SELECT count(*) FROM checkpoints") == [(0,)]
+
+
+@needs("duckdb")
+@pytest.mark.parametrize("num_in_memory", [0, 10_000])
+def test_points_of_every_kind_of_number_are_rows(
+    home: Home, num_in_memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Integers, floats and infinities in one series keep their values, also where the points lie in a file."""
+    from core_sdk.exchange import database
+
+    monkeypatch.setattr(database, "_NUM_IN_MEMORY", num_in_memory)
+    values = [1, 0.5, 2**62, math.inf, -7, math.nan, *range(100), 1e-300]
+    rows: list[Row] = [(1.5, step, {"mixed": value}) for step, value in enumerate(values)]
+    list(take_runs(home, [ForeignRun(key="3", where="", experiment="e", rows=rows)]))
+
+    asked = ask(home, "SELECT value FROM metrics WHERE trial_id = 3 ORDER BY steps_completed")
+
+    assert asked == [(None if math.isnan(value) else float(value),) for value in values]
+    assert ask(home, "SELECT count(*) FROM metrics") == [(12_000 + len(values),)]
 
 
 @needs("duckdb")

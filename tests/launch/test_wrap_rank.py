@@ -113,10 +113,11 @@ def test_a_killed_wrapper_leaves_nothing() -> None:
     wrapper = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert wrapper.stdout is not None
     assert wrapper.stdout.readline() == b"[rank=1] up\n"
-    below = psutil.Process(wrapper.pid).children(recursive=True)
+    process = psutil.Process(wrapper.pid)
+    wait_for(lambda: {"sh", "sleep"} <= {child.name() for child in process.children(recursive=True)})
+    below = process.children(recursive=True)
 
     wrapper.kill()
 
     wrapper.communicate(timeout=60)
-    assert {"sh", "sleep"} <= {process.name() for process in below}
     wait_for(lambda: not any(process.is_running() for process in below))

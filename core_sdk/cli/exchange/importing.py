@@ -25,12 +25,12 @@ def import_runs(
     databases of trackio, also several of them below one folder. A run that was imported before is left out.
     """
     from core_sdk.exchange.kinds import find_runs
-    from core_sdk.exchange.taking import take_runs
+    from core_sdk.exchange.processes import import_runs as imported
 
     runs = find_runs(path)
     counts = {"taken": 0, "known": 0, "empty": 0}
     has_losses = False
-    for run, trial_id, fate in take_runs(make_home(), runs, name):
+    for run, trial_id, fate in imported(make_home(), path, runs, name):
         counts[fate] += 1
         if trial_id is not None:
             typer.echo(f"{run.where} is trial {trial_id}")

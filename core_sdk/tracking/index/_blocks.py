@@ -194,7 +194,8 @@ def _with_checksum(column: bytes) -> bytes:
     return column + xxhash.xxh32_digest(column)
 
 
-def _checked(packed: bytes) -> bytes:
+def unpack(packed: bytes) -> bytes:
+    """Returns a column as it is kept: steps and times as `array` has them, values in MessagePack."""
     column = packed[:-_CHECKSUM_BYTES]
     if _with_checksum(column) != packed:
         raise DamagedError("a block of points has a wrong checksum")
@@ -205,20 +206,20 @@ def _checked(packed: bytes) -> bytes:
 
 
 def unpack_steps(packed: bytes) -> array[int]:
-    return array("q", _checked(packed))
+    return array("q", unpack(packed))
 
 
 def unpack_times(packed: bytes) -> array[float]:
-    return array("d", _checked(packed))
+    return array("d", unpack(packed))
 
 
 def unpack_values(packed: bytes) -> Any:
     """Returns the values of a block, numbers with their type and bits, or texts; or its last one."""
-    return _decode(_checked(packed))
+    return _decode(unpack(packed))
 
 
 def unpack_orders(packed: bytes, last: int, num_points: int) -> array[int] | range:
-    column = _checked(packed)
+    column = unpack(packed)
     return array("I", column) if column else range(last - num_points + 1, last + 1)
 
 

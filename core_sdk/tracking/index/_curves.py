@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from core_sdk.records import Metric, Source, in_order
-from core_sdk.tracking.index._blocks import numbers_in, unpack_steps, unpack_times, unpack_values
+from core_sdk.tracking.index._blocks import numbers_in, unpack, unpack_steps, unpack_times, unpack_values
 from core_sdk.tracking.index._schema import (
     BLOCKS,
     FIRST_STEPS,
@@ -58,12 +58,15 @@ class SeriesOrigin(NamedTuple):
 
 
 class PointColumns(NamedTuple):
-    """Some consecutive points of a series."""
+    """Some consecutive points of a series, in columns of bytes."""
 
     series_id: int
-    steps: array[int]
-    times: array[float]
-    values: array[float]
+    steps: bytes
+    """Integers of 64 bits."""
+    times: bytes
+    """Floats of 64 bits."""
+    values: bytes
+    """A list of numbers in MessagePack."""
 
 
 def read_series(connection: sqlite3.Connection, trial_id: int, rank: Source | None) -> list[SeriesRow]:
@@ -79,11 +82,17 @@ def read_shown_series(connection: sqlite3.Connection) -> list[SeriesOrigin]:
     return [SeriesOrigin(*row) for row in connection.execute(query)]
 
 
+def count_shown_points(connection: sqlite3.Connection) -> int:
+    query = f"SELECT coalesce(sum(block.count), 0) FROM {BLOCKS} WHERE {_SHOWN} AND {IS_VISIBLE}"
+    (count,) = connection.execute(query).fetchone()
+    return int(count)
+
+
 def read_shown_columns(connection: sqlite3.Connection) -> Iterator[PointColumns]:
     """Yields the points that count, of the series that are shown to those who ask for no rank."""
     query = f"SELECT series.id, steps, times, numbers FROM {BLOCKS} WHERE {_SHOWN} AND {IS_VISIBLE}"
-    for series_id, steps, times, numbers in connection.execute(query):
-        yield PointColumns(series_id, unpack_steps(steps), unpack_times(times), array("d", unpack_values(numbers)))
+    for series_id, *columns in connection.execute(query):
+        yield PointColumns(series_id, *map(unpack, columns))
 
 
 def read_outline(connection: sqlite3.Connection, trial_id: int) -> Outline:

@@ -258,6 +258,10 @@ class Index(View):
         """Returns the series to which the points of `shown_columns` belong."""
         return self._ask(_curves.read_shown_series)
 
+    def count_shown_points(self) -> int:
+        """Returns how many points `shown_columns` yields, unless more are reported meanwhile."""
+        return self._ask(_curves.count_shown_points)
+
     def shown_columns(self) -> Iterator[_curves.PointColumns]:
         """Yields all points of metrics that count, in blocks. Raises `RecordDamagedError` if the index is damaged."""
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.environment import Environment, job_placement, meeting_port, run_info, use_run_info
+from core_sdk.environment import Environment, job_placement, meeting_port, num_cpus, run_info, use_run_info
 from core_sdk.errors import PlacementError, RunInfoError
 from core_sdk.placement import Placement
 from core_sdk.records import PLACED, ClusterInfo, encode_file
@@ -201,7 +201,7 @@ def count_ranks(nproc_per_node: str) -> int:
             raise UsageError(f"--nproc-per-node={given} would start nothing: give 1 or more")
         return given
     if nproc_per_node == "cpu":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return num_cpus()
     import torch  # a second, and only where devices have to be counted
 
     if nproc_per_node == "auto" and not torch.accelerator.is_available():
