@@ -30,11 +30,11 @@ def needs(*parts: str) -> pytest.MarkDecorator:
 
 
 def sample(cases: Iterable[Any], every: int, marks: Sequence[pytest.MarkDecorator] = ()) -> list[Any]:
-    """Leaves the first case of every so many to `make test`, and marks the others: as tests of many processes.
+    """Leaves the first case of every so many to `make test`, and marks the others: as slow.
 
     For a grid whose cells take seconds each. `marks` are those of the others instead.
     """
-    others = marks or [needs("many processes")]
+    others = marks or [needs("many processes"), pytest.mark.slow]
     return [
         # A named tuple is one argument.
         case if index % every == 0 else pytest.param(*(case if type(case) is tuple else (case,)), marks=others)

@@ -44,10 +44,19 @@ PAUSED = 75
 """The exit status of a trial that was stopped and is to be continued."""
 
 
+QUICK = ("README.md", "docs/format.md", "docs/variables.md")
+LONG = (
+    "docs/distributed-reference.md", "docs/exact-resume.md", "docs/moving-from-determined.md", "docs/pytorch.md",
+    "docs/seeds.md", "docs/sgd.md", "docs/train.md", "docs/tutorial-search.md", "docs/ui.md",
+)  # fmt: skip
+"""Documents that train for minutes. The examples that they show have tests of their own."""
+
+
 def _marks(name: str) -> list[pytest.MarkDecorator]:
     """Returns the marks of a document's test; only the quick documents run by default."""
-    is_quick = name in ("README.md", "docs/format.md", "docs/variables.md")
-    return [] if is_quick else [needs("many processes"), pytest.mark.timeout(900)]
+    if name in QUICK:
+        return []
+    return [needs("many processes"), pytest.mark.timeout(900), *([pytest.mark.slow] if name in LONG else [])]
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,16 @@ def assert_as_promised(process: subprocess.Popen[str]) -> None:
     assert float(told[1]) >= float(told[2])
 
 
+@pytest.mark.slow
 def test_one_process_alone_learns_the_digits() -> None:
     """The example without workers learns the digits in one process."""
     assert_as_promised(start(sys.executable, str(EXAMPLES / "9_train.py"), "--workers=0"))
 
 
-@pytest.mark.parametrize(("script", "option"), [("9_train.py", "--workers=2"), ("9_sgd.py", "--replicas=2")])
+@pytest.mark.parametrize(
+    ("script", "option"),
+    [("9_train.py", "--workers=2"), pytest.param("9_sgd.py", "--replicas=2", marks=pytest.mark.slow)],
+)
 def test_workers_learn_the_digits_also_after_a_pause(home: Home, script: str, option: str) -> None:
     """With two workers, the example learns the digits, also when it is paused and resumed."""
     first = start(str(CORE_SDK), "run", "--", sys.executable, str(EXAMPLES / script), option)

@@ -131,7 +131,8 @@ def test_the_gan_draws_digits() -> None:
     assert_as_promised(run(sys.executable, EXAMPLES / "8_gan.py"))
 
 
-@pytest.mark.parametrize("name", ["8_trial", pytest.param("8_gan", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["8_trial", "8_gan"])
 def test_a_paused_example_goes_on_as_if_undisturbed(home: Home, name: str) -> None:
     """With the same seed, a paused and resumed example has the same validations as an undisturbed one."""
     config = (EXAMPLES / f"{name}.yaml").read_text()

@@ -179,6 +179,7 @@ def test_where_lightning_keeps_all_the_home_does(callbacks: FrameworkEnvironment
     assert home.trial(1).read_record().hparams == {"own": 1}
 
 
+@pytest.mark.slow
 def test_the_home_has_copies_of_the_directories_that_the_trainer_keeps(
     callbacks: FrameworkEnvironment, tmp_path: Path, home: Home
 ) -> None:
@@ -210,6 +211,7 @@ def test_what_the_policy_keeps_for_ever_stays_when_its_file_goes(
     assert files(tmp_path) == ["checkpoint-8"]
 
 
+@pytest.mark.slow
 def test_each_evaluation_is_reported_once(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
     """Each evaluation is reported once; checkpoints of models alone are not stored, and lost callbacks are refused."""
     ended = end(callbacks, tmp_path, EVALUATIONS)

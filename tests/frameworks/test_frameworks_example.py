@@ -88,14 +88,15 @@ def accuracy(output: str) -> float:
     return float(found[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "arguments"),
     [
-        pytest.param("torch", (), marks=pytest.mark.slow),
-        pytest.param("horovod", (), marks=[pytest.mark.slow, needs("horovod")]),
-        pytest.param("deepspeed", ("--zero-stage", "1"), marks=[pytest.mark.slow, needs("deepspeed")]),
+        ("torch", ()),
+        pytest.param("horovod", (), marks=needs("horovod")),
+        pytest.param("deepspeed", ("--zero-stage", "1"), marks=needs("deepspeed")),
         pytest.param("deepspeed", ("--zero-stage", "2"), marks=needs("deepspeed")),
-        pytest.param("deepspeed", ("--zero-stage", "3"), marks=[pytest.mark.slow, needs("deepspeed")]),
+        pytest.param("deepspeed", ("--zero-stage", "3"), marks=needs("deepspeed")),
     ],
 )
 def test_a_paused_training_goes_on_to_its_accuracy(framework: str, arguments: tuple[str, ...]) -> None:

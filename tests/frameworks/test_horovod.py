@@ -303,6 +303,7 @@ def test_ranks_are_started_again_with_a_server_of_their_own(start: Launches, fol
     assert sorted(ended.stdout.splitlines()) == [f"[rank={rank}] old False new True" for rank in range(2)]
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_stopped_within_a_window_goes_on_alike(start: Launches, folder: Path) -> None:
     """A Trial under Horovod that is stopped within an accumulation resumes with the same batches and results."""
 

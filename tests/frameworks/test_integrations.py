@@ -103,7 +103,7 @@ def start(request: pytest.FixtureRequest, callbacks: FrameworkEnvironment, tmp_p
     return lambda num_ranks: Training(callbacks, request.param, num_ranks, tmp_path)
 
 
-@pytest.mark.parametrize("start", chosen("transformers", "accelerate"), indirect=True)
+@pytest.mark.parametrize("start", chosen("transformers"), indirect=True)
 def test_a_paused_training_on_two_ranks_goes_on_to_its_end(start: Callable[[int], Training]) -> None:
     """When a training is paused, both ranks store at the same step; its resume reports each validation once."""
     training = start(2)
@@ -189,7 +189,11 @@ with core.init(distributed=core.DistributedContext.from_torch_distributed()) as 
     ("library", "message"),
     [
         ("lightning", "the Trainer has 1 ranks, and the Context 2: pass `devices=`"),
-        ("transformers", "the world size of the Trainer is 1, and that of the Context 2: ranks would train alone"),
+        pytest.param(
+            "transformers",
+            "the world size of the Trainer is 1, and that of the Context 2: ranks would train alone",
+            marks=pytest.mark.slow,
+        ),
         ("accelerate", "the world size of the Accelerator is 1, and that of the Context 2: ranks would train alone"),
     ],
     ids=LIBRARIES,

@@ -80,21 +80,18 @@ with core.init(job_id="stopped") as core_context:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "stop_at", "options", "validations"),
     [
         (LIGHTNING, 8, {}, [8, 16]),
-        pytest.param(LIGHTNING, 4, {"val_check_interval": 4}, [4, 8, 12, 16], marks=pytest.mark.slow),
-        pytest.param(LIGHTNING, 3, {"val_check_interval": 1}, list(range(1, 17)), marks=pytest.mark.slow),
-        pytest.param(
-            LIGHTNING, 6, {"val_check_interval": 6, "check_val_every_n_epoch": None}, [6, 12], marks=pytest.mark.slow
-        ),
-        pytest.param(LIGHTNING, 8, {"check_val_every_n_epoch": 2}, [16], marks=pytest.mark.slow),
-        pytest.param(TRANSFORMERS, 7, {"eval_strategy": "epoch"}, [8, 16], marks=pytest.mark.slow),
-        pytest.param(TRANSFORMERS, 8, {"eval_strategy": "epoch"}, [8, 16], marks=pytest.mark.slow),
-        pytest.param(
-            TRANSFORMERS, 4, {"eval_strategy": "steps", "eval_steps": 4}, [4, 8, 12, 16], marks=pytest.mark.slow
-        ),
+        (LIGHTNING, 4, {"val_check_interval": 4}, [4, 8, 12, 16]),
+        (LIGHTNING, 3, {"val_check_interval": 1}, list(range(1, 17))),
+        (LIGHTNING, 6, {"val_check_interval": 6, "check_val_every_n_epoch": None}, [6, 12]),
+        (LIGHTNING, 8, {"check_val_every_n_epoch": 2}, [16]),
+        (TRANSFORMERS, 7, {"eval_strategy": "epoch"}, [8, 16]),
+        (TRANSFORMERS, 8, {"eval_strategy": "epoch"}, [8, 16]),
+        (TRANSFORMERS, 4, {"eval_strategy": "steps", "eval_steps": 4}, [4, 8, 12, 16]),
     ],
     ids=[
         "end of an epoch",

@@ -127,7 +127,11 @@ assert result.checkpoint is not None
 
 @pytest.mark.parametrize(
     "source",
-    [LIGHTNING, pytest.param(TRANSFORMERS, marks=pytest.mark.slow), OF_SCRIPTS],
+    [
+        LIGHTNING,
+        pytest.param(TRANSFORMERS, marks=pytest.mark.slow),
+        pytest.param(OF_SCRIPTS, marks=pytest.mark.slow),
+    ],
     ids=["lightning", "transformers", "callback of scripts"],
 )
 def test_its_epochs_are_reports_with_checkpoints(source: str, callbacks: FrameworkEnvironment, tmp_path: Path) -> None:

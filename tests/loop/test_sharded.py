@@ -95,12 +95,14 @@ GRID = [
 ]
 
 
+def _marks(kind: str, shuffle: bool, is_known: bool, last_batch: LastBatch) -> list[pytest.MarkDecorator]:
+    is_typical = shuffle and is_known == (kind == "sequence") and last_batch != "keep"
+    return [needs("many processes"), *([] if is_typical else [pytest.mark.slow])]
+
+
 @pytest.mark.parametrize(
     ("kind", "shuffle", "is_known", "last_batch"),
-    [
-        case if case[1:] == (True, False, "keep") else pytest.param(*case, marks=needs("many processes"))
-        for case in GRID
-    ],
+    [case if case[1:] == (True, False, "keep") else pytest.param(*case, marks=_marks(*case)) for case in GRID],
 )
 def test_every_stop_resumes_with_the_same_global_batches(
     kind: str, shuffle: bool, is_known: bool, last_batch: LastBatch

@@ -96,9 +96,9 @@ def test_a_stop_after_any_batch_changes_nothing(stopped_after: int) -> None:
 
 @needs("many processes")
 @pytest.mark.parametrize(
-    "batch_idx", [pytest.param(0, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.slow), 2]
+    "batch_idx", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("batches", [2, pytest.param(9, marks=needs("many processes"))])
+@pytest.mark.parametrize("batches", [2, pytest.param(9, marks=pytest.mark.slow)])
 def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
     batches: int, batch_idx: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +118,9 @@ def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
 
 
 @needs("many processes")
-@pytest.mark.parametrize(("stop", "kind"), [(StopAtStart(), LineTrial), (None, StoppedAsItStarts)])
+@pytest.mark.parametrize(
+    ("stop", "kind"), [(StopAtStart(), LineTrial), pytest.param(None, StoppedAsItStarts, marks=pytest.mark.slow)]
+)
 def test_a_stop_before_the_first_batch_saves_what_there_is(stop: PyTorchCallback | None, kind: type[LineTrial]) -> None:
     """A stop before the first batch stores a checkpoint of step 0, from which the training resumes."""
     _, whole = run("whole")

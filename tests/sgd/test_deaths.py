@@ -123,6 +123,7 @@ def test_a_death_at_any_batch_changes_no_number(deaths: Path) -> None:
     assert reported == [(NUM_BATCHES * number, loss) for number, loss in enumerate(losses(expected), 1)]
 
 
+@pytest.mark.slow
 def test_a_death_while_a_state_is_stored_repeats_its_pass_too(deaths: Path, caplog: pytest.LogCaptureFixture) -> None:
     """If a worker dies before a pass's state is stored, that pass is repeated too, with the same numbers."""
     with trainer(deaths) as undisturbed:

@@ -97,7 +97,10 @@ def test_an_interrupt_ends_the_trial_and_its_workers(start_script: Callable[...,
     wait_for(lambda: not any(worker.is_running() for worker in workers))
 
 
-@pytest.mark.parametrize(("ending", "state", "reason"), [("", "COMPLETED", ""), ("3", "ERROR", "SystemExit: 3")])
+@pytest.mark.parametrize(
+    ("ending", "state", "reason"),
+    [pytest.param("", "COMPLETED", "", marks=pytest.mark.slow), ("3", "ERROR", "SystemExit: 3")],
+)
 def test_a_program_may_exit_within_its_trainer(
     run_script: Callable[..., tuple[int, str, str]], ending: str, state: str, reason: str
 ) -> None:

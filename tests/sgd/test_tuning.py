@@ -60,6 +60,7 @@ def wait_in_pass_2(
     return {"loss": 1.0}
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_stopped_in_a_pass_ends_it(home: Home, tmp_path: Path) -> None:
     """A trial that is stopped during a pass ends after it with a checkpoint, and resumes with the next pass."""
     num_passes = 50  # more than there is time for until it hears of the stop
