@@ -158,9 +158,9 @@ $(PAGE_INSTALLED): tests/page/package-lock.json | $(INTEGRATIONS_INSTALLED)
 	  echo "make: the tools are not installed, so the page's JavaScript is NOT CHECKED: see $(PAGE)/install.log" >&2; fi
 
 # DeepSpeed, Horovod, Ray and the libraries that core_sdk.integrations has callbacks for have an environment each, on top of
-# ours. What is compiled for them is kept in the user's cache; Horovod takes ten minutes the first time. If one cannot be
+# ours. Horovod's wheel is kept in the user's cache, since compiling it takes ten minutes. If one cannot be
 # installed there is no stamp, and its tests are skipped.
 $(FRAMEWORKS_INSTALLED): $(VENV)/%/.installed: tests/frameworks/install.py constraints.txt | $(INSTALLED)
-	@echo "installing $* into $(VENV)/$*; this takes one to ten minutes, unless what it compiles is in the user's cache"
+	@echo "installing $* into $(VENV)/$*; this takes one to ten minutes"
 	@if PYTHONPATH=tests $(PYTHON) -m frameworks.install $* $(VENV)/$*; then touch $@; else \
 	  echo "make: $* is not installed, so training with it is NOT TESTED: see $(VENV)/$*/install.log" >&2; fi

@@ -202,6 +202,11 @@ with core.init(distributed=distributed, stop_notices=["gce"]) as context:
 """
 
 
+def num_askers(server: GoogleStub) -> int:
+    """Returns how many have begun to ask the server."""
+    return sum("last_etag=0" in path for _, path in server.requests)
+
+
 @needs("many processes")
 @pytest.mark.parametrize("node", [0, 1])
 def test_the_notice_of_one_node_stops_the_ranks_of_all(ranks: Ranks, home: Home, tmp_path: Path, node: int) -> None:
@@ -216,13 +221,12 @@ def test_the_notice_of_one_node_stops_the_ranks_of_all(ranks: Ranks, home: Home,
             variables={rank: servers[rank // 2].variables | key for rank in range(4)},
         )
         wait_for((tmp_path / "running").exists)
-        for server in servers:
-            server.wait_for_requests(1)
+        wait_for(lambda: all(num_askers(server) for server in servers))
 
         servers[node].say(preempted="TRUE")
         ended = [ranks.wait(process) for process in started]
 
-        askers = [sum("last_etag=0" in path for _, path in server.requests) for server in servers]
+        askers = [num_askers(server) for server in servers]
     assert codes(ended) == [0] * 4
     assert {each.output.partition(" ")[2] for each in ended} == {"all 1\n"}
     assert askers == [1, 1]

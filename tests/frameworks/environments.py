@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
@@ -68,15 +67,8 @@ class FrameworkEnvironment:
         return f"{why}; `make test-integrations` installs it"
 
     def _extensions(self) -> Path:
-        """What DeepSpeed compiles when it is first used: half a minute that a fresh checkout need not pay again."""
-        versions = [f"python-{sys.version_info.major}.{sys.version_info.minor}", f"torch-{metadata.version('torch')}"]
-        found = metadata.distributions(name=self.name, path=[str(self._site_packages())])
-        versions += [f"{self.name}-{distribution.version}" for distribution in found]
-        return cache() / "extensions" / "-".join(versions)
-
-    def _site_packages(self) -> Path:
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        return self.directory / "lib" / version / "site-packages"
+        """What DeepSpeed compiles when it is first used, here: for each path of its headers it is compiled anew."""
+        return self.directory / "extensions"
 
 
 def _remove_stale_locks(extensions: Path) -> None:
