@@ -137,6 +137,8 @@ $(DEMO_INSTALLED): pyproject.toml constraints.txt | $(PYTHON)
 $(INSTALLED): pyproject.toml constraints.txt | $(PYTHON)
 	@echo "installing Core SDK, torch and the tools of the tests into $(VENV); the first time takes two minutes"
 	@$(PYTHON) .ci/install.py -e '.[dev]' -c constraints.txt
+	@echo "compiling the tests: once, and not in each of the processes that will run them"
+	@$(BIN)/pytest --collect-only --quiet >/dev/null || true  # `make test` shows what is wrong
 	@touch $@ $(DEMO_INSTALLED)
 
 $(INTEGRATIONS_INSTALLED): pyproject.toml constraints.txt | $(INSTALLED)
