@@ -89,8 +89,8 @@ def serve(
         own_name = f"{secrets.token_hex(_NAME_BYTES)}.localhost" if _is_localhost(host) else ""
         token = token or secrets.token_hex(_TOKEN_BYTES)
         address = Address(host, listening[0].getsockname()[1], token, own_name)
-        server = make_server(shared, address)
-        on_listening(address)
+        # The address is told once the server takes the signals: Ctrl-C within a callback of Python's would be lost.
+        server = make_server(shared, address, lambda: on_listening(address))
         if until is not None:
             threading.Thread(target=_end_with, args=[until, server], daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):  # the server ends well, and raises it again
@@ -104,7 +104,7 @@ def _end_with(source: IO[str], server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
-def make_server(shared: SharedView, address: Address) -> uvicorn.Server:
+def make_server(shared: SharedView, address: Address, on_started: Callable[[], None] = lambda: None) -> uvicorn.Server:
     hosts = LOOPBACK_NAMES if is_loopback(address.host) else (*LOOPBACK_NAMES, *_names_of(address.host))
     app = App(shared, Gate(address.token, address.port, hosts, address.own_name), read_page())
     config = uvicorn.Config(
@@ -119,13 +119,18 @@ def make_server(shared: SharedView, address: Address) -> uvicorn.Server:
         http=protocol_of_a_server(),
         loop="asyncio",
     )
-    return _PageServer(config, app)
+    return _PageServer(config, app, on_started)
 
 
 class _PageServer(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, app: App) -> None:
+    def __init__(self, config: uvicorn.Config, app: App, on_started: Callable[[], None]) -> None:
         super().__init__(config)
         self._app = app
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._app.end()

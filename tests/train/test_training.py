@@ -572,12 +572,13 @@ def test_a_program_of_a_job_that_has_stored_nothing_stops_with_status_75(trainin
         def function():
             for step in range(1000):
                 report(step)
-                mark("training")
+                mark(f"training{rank()}")
                 time.sleep(0.05)
 
         assert fit(function, run_config=RunConfig(job_id="job")).is_stopped
     """)
-    wait_for((trainings.directory / "training").exists)
+    # A rank hears of a stop from its first report on.
+    wait_for(lambda: len(list(trainings.directory.glob("training[01]"))) == 2)
 
     program.process.send_signal(signal.SIGTERM)
     code, _, errors = program.wait()
