@@ -221,7 +221,7 @@ def test_a_pause_and_a_kill_reach_both_nodes(wide: Wide) -> None:
     wide.await_step(3)
 
     wide.cli("experiment", "pause", str(experiment_id))
-    wait_for(lambda: wide.ends(experiment_id) == [("paused", "")], timeout_s=60)
+    wait_for(lambda: wide.ends(experiment_id) == [("paused", "the experiment is paused")], timeout_s=60)
     paused_at = len(losses(wide.home))
     wide.cli("experiment", "activate", str(experiment_id))
     wide.await_step(paused_at + 1, attempt=2)
