@@ -27,7 +27,7 @@ from core_sdk.tracking import Home
 from core_sdk.tracking.moving.merging import merging
 
 ALONE_S = 2.0
-"""What is done sooner needs no other processes, which take half a second to start."""
+"""The time after which other processes are started, which takes half a second."""
 _NUM_BEGUN_EACH = 3
 
 
@@ -75,7 +75,7 @@ class _Processes:
 
 
 _runs: Iterator[ForeignRun]
-"""In one of the processes: the runs, up to the one that was taken last."""
+"""The runs that this process has not passed yet. Set in each of the other processes when it starts."""
 
 
 def _begin(path: Path, parent: Connection) -> None:

@@ -14,6 +14,7 @@ from core_sdk.errors import CoreSDKError
 from core_sdk.exchange.run import ForeignRun, Row
 from core_sdk.exchange.taking import take_runs
 from core_sdk.tracking import Home
+from core_sdk.tracking.index import Index
 
 DOCUMENT = Path(__file__).parents[2] / "docs/sql.md"
 
@@ -84,6 +85,17 @@ def test_points_of_every_kind_of_number_are_rows(
 
     assert asked == [(None if math.isnan(value) else float(value),) for value in values]
     assert ask(home, "SELECT count(*) FROM metrics") == [(12_000 + len(values),)]
+
+
+@needs("duckdb")
+def test_points_that_come_meanwhile_are_left_to_the_next_query(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query for which room was made before more points came has whole blocks, and no more than the room."""
+    monkeypatch.setattr(Index, "count_shown_points", lambda index: 4000)
+
+    ((num_points, last),) = ask(home, "SELECT count(*), max(steps_completed) FROM metrics")
+
+    assert isinstance(num_points, int) and 3000 <= num_points <= 4000
+    assert last == 2999
 
 
 @needs("duckdb")

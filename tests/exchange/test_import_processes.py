@@ -120,12 +120,9 @@ def test_processes_end_with_the_import(
         assert len(curve(home, trial_id, "training", "loss")) == NUM_POINTS
 
 
-def test_an_import_says_that_one_of_its_processes_was_killed(
-    home: Home, long_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("two_processes")
+def test_an_import_says_that_one_of_its_processes_was_killed(home: Home, long_runs: Path) -> None:
     """The death of a process ends the import with words; started again, it takes what is missing, and nothing twice."""
-    monkeypatch.setattr(processes, "ALONE_S", 0)
-    monkeypatch.setattr(processes, "num_cpus", lambda: 2)
     taking = processes.import_runs(home, long_runs, find_runs(long_runs))
     known = {child.pid for child in psutil.Process().children(recursive=True)}
 
@@ -136,6 +133,18 @@ def test_an_import_says_that_one_of_its_processes_was_killed(
     with pytest.raises(CoreSDKError, match="killed"):
         list(taking)
 
-    monkeypatch.setattr(processes, "ALONE_S", 100)
     imported(home, long_runs)
     assert len(home.trial_ids()) == 3
+
+
+def test_a_process_that_cannot_write_ends_the_import_with_its_error(home: Home, long_runs: Path) -> None:
+    """A trial that finds no room leaves nothing; once there is room, the next import takes it."""
+    limited = ["sh", "-c", 'ulimit -f 2000; exec "$@"', "sh"]  # 1 or 2 MB for a file; a journal has 10
+
+    ended = subprocess.run(
+        [*limited, sys.executable, "-c", IMPORT, str(home.root), str(long_runs)], capture_output=True, check=False
+    )
+
+    assert ended.returncode == 1 and b"File too large" in ended.stderr
+    assert home.trial_ids() == [] and not (home.root / "merging").exists()
+    assert [each.fate for each in imported(home, long_runs)] == ["taken"] * 3

@@ -67,7 +67,7 @@ class FrameworkEnvironment:
         return f"{why}; `make test-integrations` installs it"
 
     def _extensions(self) -> Path:
-        """What DeepSpeed compiles when it is first used, here: for each path of its headers it is compiled anew."""
+        """Returns the directory of what DeepSpeed compiles. Another environment would compile it anew for its paths."""
         return self.directory / "extensions"
 
 

@@ -1,4 +1,4 @@
-"""What the server answers about trials that vary others."""
+"""The answers of the server about trials that vary others."""
 
 from __future__ import annotations
 
