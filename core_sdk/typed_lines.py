@@ -7,6 +7,8 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from core_sdk.decoding import convert
+
 T = TypeVar("T")
 
 
@@ -25,4 +27,4 @@ def from_line(line: bytes, type: Any) -> Any: ...
 
 def from_line(line: bytes, type: Any) -> Any:
     """Returns the message of a line. Raises `ValueError` with the field if it is not one of this type."""
-    return msgspec.convert(json.loads(line), type=type)
+    return convert(json.loads(line), type)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-KNOWN: Mapping[str, str] = {
-    "tests/distributed/test_scale.py::test_a_dead_one_of_64_ranks_is_named_on_all_others[64 ranks]": (
-        "its 64 ranks are threads of three processes, which join ten times as slowly beside other tests"
-    ),
-}
+KNOWN: Mapping[str, str] = {}
 """Tests that depend on the load of the machine, each with the reason why it cannot wait for a condition."""
 
 

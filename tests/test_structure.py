@@ -127,6 +127,18 @@ def test_contributors_are_told_the_floors_as_they_are() -> None:
     ]
 
 
+def test_one_module_decodes_to_types() -> None:
+    """Only `core_sdk.decoding` lets msgspec decode to types: elsewhere two threads could look up one type at once."""
+    found = set()
+    for path in (ROOT / "core_sdk").rglob("*.py"):
+        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+            verbs = "decode|Decoder" if any(keyword.arg == "type" for keyword in call.keywords) else "Decoder"
+            if re.fullmatch(rf"msgspec\.(convert|\w+\.({verbs}))", ast.unparse(call.func)):
+                found.add(str(path.relative_to(ROOT)))
+
+    assert found == {"core_sdk/decoding.py"}
+
+
 # Documented in spite of the underscore, or private names of a library that stand in one module each.
 _FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_fields", "_make", "_repr_html_"} | {
     "_bucket_metadata_cache",  # google-cloud-storage, as the next one

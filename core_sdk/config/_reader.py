@@ -11,6 +11,7 @@ import msgspec
 from core_sdk.config._document import Document, Path, dotted
 from core_sdk.config._kinds import bare, describe, fields_of, meta_of, sections
 from core_sdk.config._section import InvalidSectionError, Section
+from core_sdk.decoding import convert
 
 INVALID: Any = object()
 """Stands for a value whose problems have been noted."""
@@ -38,7 +39,7 @@ class Reader:
             items = [self.read(get_args(plain)[0], item, (*path, index)) for index, item in enumerate(value)]
             return INVALID if INVALID in items else tuple(items)
         try:
-            return msgspec.convert(value, kind)
+            return convert(value, kind)
         except msgspec.ValidationError:
             return self.invalid(path, f"must be {describe(kind)}, and is {shown(value)}")
 

@@ -10,6 +10,7 @@ import time
 
 import msgspec
 
+from core_sdk.decoding import msgpack_decoder
 from core_sdk.distributed import Channel, RankFailure
 from core_sdk.errors import ChannelError, RankFailedError, RankLeftError
 
@@ -70,7 +71,7 @@ class Farewells:
 
     def _hear(self, rank: int, content: bytes) -> None:
         with self._news:
-            self._heard[rank] = msgspec.msgpack.decode(content, type=Farewell)
+            self._heard[rank] = msgpack_decoder(Farewell)(content)
             self._news.notify_all()
 
 

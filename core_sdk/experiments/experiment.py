@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-import msgspec
-
 from core_sdk.config import ExperimentConfig
 from core_sdk.config.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher, CustomSearcher, SingleSearcher
+from core_sdk.decoding import convert
 from core_sdk.experiments._actions import Action, Finish
 from core_sdk.experiments._reported import ReportedNames, warnings_of_deaf
 from core_sdk.experiments._trial import TrialStateMachine, Wish
@@ -191,7 +190,7 @@ class ExperimentStateMachine:
     def check_operations(self, operations: Any) -> None:
         """Raises `ValueError` for JSON values that are no operations, or that cannot be carried out here."""
         known = set(self.trials)
-        for operation in msgspec.convert(from_json(operations), list[AnyOperation]):
+        for operation in convert(from_json(operations), list[AnyOperation]):
             match operation:
                 case Create(request_id) if request_id in known:
                     raise ValueError(f"trial {request_id} exists already")
@@ -301,7 +300,7 @@ class ExperimentStateMachine:
         if event.num_events > self.num_answered:
             self.num_answered = event.num_events
             if self.closing is None:
-                self._perform(msgspec.convert(from_json(event.operations), list[AnyOperation]))
+                self._perform(convert(from_json(event.operations), list[AnyOperation]))
 
     def _perform(self, operations: Iterable[Operation]) -> None:
         for operation in operations:

@@ -11,12 +11,13 @@ from itertools import pairwise
 import google_crc32c
 import msgspec
 
+from core_sdk.decoding import json_decoder
 from core_sdk.records import Record
 
 _crc32c = google_crc32c.value
 _encoder = msgspec.json.Encoder()
 _encode = _encoder.encode
-_decode: Callable[[bytes], Record] = msgspec.json.Decoder(Record).decode
+_decode: Callable[[bytes], Record] = json_decoder(Record)
 _PREFIX_SIZE = len("00000000 ")
 # It cannot occur within the JSON of a record, where the quotation marks of a text are escaped.
 _BEGINNING = re.compile(rb'[0-9a-f]{8} \{"type":"')

@@ -21,6 +21,7 @@ import msgspec
 import torch
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from core_sdk.decoding import json_decoder
 from core_sdk.distributed import Channel
 from core_sdk.errors import CheckpointTooNewError
 from core_sdk.loop.restoring import unwrapped
@@ -200,7 +201,7 @@ def whole_tensors(directory: Path) -> dict[Place, tuple[torch.dtype, tuple[int, 
 
 
 def _read_index(directory: Path) -> _TensorIndex:
-    index = msgspec.json.decode((directory / INDEX_NAME).read_bytes(), type=_TensorIndex)
+    index = json_decoder(_TensorIndex)((directory / INDEX_NAME).read_bytes())
     if index.version > INDEX_VERSION:
         raise CheckpointTooNewError(directory.name, index.version, INDEX_VERSION)
     return index

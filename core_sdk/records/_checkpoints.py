@@ -11,6 +11,8 @@ from typing import Any
 import google_crc32c
 import msgspec
 
+from core_sdk.decoding import json_decoder
+
 MANIFEST_NAME = ".manifest.json"
 """The name of the manifest's file in the checkpoint's directory."""
 
@@ -70,13 +72,13 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(content: bytes) -> Manifest:
     """Decodes a manifest. Raises `ValueError`, with the reason, for anything that `encode_manifest` did not write."""
     try:
-        file = msgspec.json.decode(content, type=_File)
+        file = json_decoder(_File)(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"is not a manifest ({error})") from error
     body = bytes(file.manifest)
     if _crc32c(body) != file.crc32c or msgspec.json.encode(file) != content:
         raise ValueError("does not have the checksum that was written")
-    return msgspec.json.decode(body, type=Manifest)
+    return json_decoder(Manifest)(body)
 
 
 def _crc32c(content: bytes) -> str:

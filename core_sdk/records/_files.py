@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import google_crc32c
 import msgspec
 
+from core_sdk.decoding import json_decoder
+
 _T = TypeVar("_T")
 
 _MEMBER = b',"crc32c":"'
@@ -31,7 +33,7 @@ def decode_file(content: bytes, kind: type[_T]) -> _T:
     if end.startswith(_MEMBER) and end != _end(body):
         raise ValueError("it has a wrong checksum")
     try:
-        return msgspec.json.decode(content, type=kind)
+        return json_decoder(kind)(content)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from core_sdk.decoding import convert
+
 MEDIA_TAG = "$media"
 MEDIA_DIRECTORY = "media"
 """The directory, beside the journal, of the files."""
@@ -74,7 +76,7 @@ def media_from_json(value: dict[str, Any]) -> MediaFile | None:
     if value.keys() != {MEDIA_TAG}:
         return None
     try:
-        return msgspec.convert(value[MEDIA_TAG], MediaFile)
+        return convert(value[MEDIA_TAG], MediaFile)
     except msgspec.ValidationError:
         return None
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from core_sdk.config import ExperimentConfig, from_mapping
+from core_sdk.decoding import convert
 from core_sdk.records import to_json
 from core_sdk.search._events import (
     Event,
@@ -83,7 +84,7 @@ class AskTell:
             self._search = Search(*arguments)
             self._say(SearchStarted())
         else:
-            self._state = msgspec.convert(state, _AskTellState)
+            self._state = convert(state, _AskTellState)
             self._search = Search.restore(*arguments, self._state.search)
             self._waiting = [request_id for request_id, trial in self._state.trials.items() if not trial.is_paused]
 

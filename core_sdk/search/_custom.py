@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from core_sdk.decoding import convert, json_decoder
 from core_sdk.search._events import (
     Event,
     ExitedReason,
@@ -50,7 +51,7 @@ class SearcherState(msgspec.Struct, rename="camel"):
 
     def from_dict(self, d: dict[str, Any]) -> None:
         """Sets the state to values that `to_dict` has returned."""
-        for name, value in msgspec.structs.asdict(msgspec.convert(d, SearcherState)).items():
+        for name, value in msgspec.structs.asdict(convert(d, SearcherState)).items():
             setattr(self, name, value)
 
 
@@ -136,7 +137,7 @@ class CustomSearch:
 
     def load(self, path: Path) -> None:
         """Restores the state that `save` has written."""
-        by_id = msgspec.json.decode((path / _TRIALS_FILE).read_bytes(), type=dict[UUID, OpenTrial])
+        by_id = json_decoder(dict[UUID, OpenTrial])((path / _TRIALS_FILE).read_bytes())
         self._trials = OpenTrials(by_id)
         self.state, _ = self.method.load(path)
 

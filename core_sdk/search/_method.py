@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from core_sdk.decoding import convert
 from core_sdk.search._operations import Close, Create, Operation, ValidateAfter, Warn
 from core_sdk.search._points import Points
 from core_sdk.search._scores import Score
@@ -121,7 +122,7 @@ class CountingMethod(Method, Generic[State]):
         return msgspec.to_builtins(self.state)
 
     def decode(self, encoded: Any) -> None:
-        self.state = msgspec.convert(encoded, type(self.state))
+        self.state = convert(encoded, type(self.state))
 
     @property
     def _can_create(self) -> bool:

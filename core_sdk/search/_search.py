@@ -11,6 +11,7 @@ import msgspec
 
 from core_sdk.config.hyperparameters import HyperparameterSpace
 from core_sdk.config.searchers import SearcherConfig
+from core_sdk.decoding import convert
 from core_sdk.records import Metric, to_json
 from core_sdk.search._events import Event, ExitedReason, TrialClosed, TrialExitedEarly, ValidationCompleted
 from core_sdk.search._methods import open_method
@@ -58,7 +59,7 @@ class Search:
     def restore(cls, searcher: SearcherConfig, space: HyperparameterSpace, seed: int, state: Any) -> Self:
         """Returns the search that had this `state()`. The other three arguments must be the same as then."""
         search = cls(searcher, space, seed)
-        search._state = msgspec.convert(state, SearchState)
+        search._state = convert(state, SearchState)
         search._trials = OpenTrials(search._state.open_trials)
         search._points.num_made = search._state.num_created
         search._method.decode(search._state.method)

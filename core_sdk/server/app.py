@@ -20,6 +20,7 @@ from starlette.routing import Route as Routed
 from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
+from core_sdk.decoding import convert, json_decoder
 from core_sdk.records import plain
 from core_sdk.server.connections import vouch
 from core_sdk.server.errors import RequestError, refusal_of
@@ -122,9 +123,9 @@ class App:
         self._shared.check_home()
         arguments = {name: _converted(value, route, name) for name, value in request.path_params.items()}
         if "query" in route.hints:
-            arguments["query"] = msgspec.convert(_query(request, route), route.query, strict=False)
+            arguments["query"] = convert(_query(request, route), route.query, strict=False)
         if "body" in route.hints:
-            arguments["body"] = msgspec.json.decode(await _body(request) or b"{}", type=route.hints["body"])
+            arguments["body"] = json_decoder(route.hints["body"])(await _body(request) or b"{}")
         answer = await run_in_threadpool(route.ask, self._shared, **arguments)
         return answer if isinstance(answer, Response) else _json(answer)
 
@@ -145,7 +146,7 @@ async def _failed(_request: Request, error: Exception) -> Response:
 
 def _converted(value: str, route: Route, name: str) -> Any:
     try:
-        return msgspec.convert(value, route.path_types[name], strict=False)
+        return convert(value, route.path_types[name], strict=False)
     except msgspec.ValidationError as error:
         raise RequestError(400, "bad_parameter", f"{name} in the address: {error}") from error
 

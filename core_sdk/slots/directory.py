@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk.alive import AliveLock, is_alive
+from core_sdk.decoding import json_decoder
 from core_sdk.environment import slot_directory
 from core_sdk.errors import SlotDirectoryError
 from core_sdk.files import write_whole
@@ -82,7 +83,7 @@ class SlotDirectory:
                 return None
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
                 status = os.fstat(file.fileno())
-                record = msgspec.json.decode(file.read(), type=TicketRecord)
+                record = json_decoder(TicketRecord)(file.read())
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -312,7 +313,7 @@ def _write_trial(ticket: Path, trial: TicketTrial) -> None:
 
 def _read_trial(ticket: Path) -> TicketTrial | None:
     with contextlib.suppress(OSError, ValueError):  # another user's, above all
-        return msgspec.json.decode(ticket.with_suffix(".trial").read_bytes(), type=TicketTrial)
+        return json_decoder(TicketTrial)(ticket.with_suffix(".trial").read_bytes())
     return None
 
 

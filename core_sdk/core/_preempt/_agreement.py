@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from core_sdk.decoding import msgpack_decoder
 from core_sdk.distributed import Channel
 from core_sdk.errors import CollectiveTimeoutError
 
@@ -176,7 +177,7 @@ class StopAgreement:
                 raise CollectiveTimeoutError("should_preempt()", self._channel.timeout_s, missing, findings)
 
     def _hear(self, rank: int, content: bytes) -> None:
-        match msgspec.msgpack.decode(content, type=_Message):
+        match msgpack_decoder(_Message)(content):
             case StopWanted(source):
                 self._begin(source)
             case CountsAsked():

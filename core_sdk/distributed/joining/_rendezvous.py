@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from core_sdk.decoding import msgpack_decoder
 from core_sdk.errors import ContradictoryRanksError, JoinError
 from core_sdk.files import write_atomically
 
@@ -76,7 +77,7 @@ class DirectoryRendezvous(Rendezvous):
         with self._telling_of_failure():
             try:
                 self._check_privacy()
-                return msgspec.msgpack.decode(self._path.read_bytes(), type=ChiefAddress)
+                return msgpack_decoder(ChiefAddress)(self._path.read_bytes())
             except FileNotFoundError:
                 return None
 

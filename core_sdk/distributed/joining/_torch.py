@@ -11,6 +11,7 @@ import msgspec
 import torch.distributed as dist
 from torch.distributed import DistNetworkError, DistStoreError, TCPStore  # type: ignore[attr-defined]
 
+from core_sdk.decoding import json_decoder
 from core_sdk.distributed._topology import host_identity
 from core_sdk.distributed.joining._rendezvous import BroadcastRendezvous, ChiefAddress, Rendezvous
 from core_sdk.environment import RankPlace
@@ -58,7 +59,7 @@ class TorchStoreRendezvous(Rendezvous):
         if not self._store.check([self._key]):
             return None
         try:
-            return msgspec.json.decode(self._store.get(self._key), type=ChiefAddress)
+            return json_decoder(ChiefAddress)(self._store.get(self._key))
         except DistStoreError:  # withdrawn meanwhile
             return None
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from core_sdk.decoding import msgpack_decoder
 from core_sdk.pickling import dumps_by_value
 
 Buffer = bytes | bytearray | memoryview
@@ -55,7 +56,7 @@ class Contribution(msgspec.Struct, frozen=True):
         return cls(True, msgspec.msgpack.encode(RankFailure.of(rank, error)))
 
     def failure(self) -> RankFailure:
-        return msgspec.msgpack.decode(self.content, type=RankFailure)
+        return msgpack_decoder(RankFailure)(self.content)
 
 
 def encode(value: object) -> bytes:

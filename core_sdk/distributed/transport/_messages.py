@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from core_sdk.decoding import msgpack_decoder
 from core_sdk.distributed._topology import RankIdentity
 from core_sdk.distributed.transport._encoding import Buffer, RankFailure
 
@@ -116,6 +117,6 @@ def decode_hello(content: Buffer) -> Hello:
 
 def _decode(content: Buffer, kind: Any) -> Any:
     try:
-        return msgspec.msgpack.decode(content, type=kind)
+        return msgpack_decoder(kind)(content)
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError(str(error)) from error

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk.alive import is_alive
+from core_sdk.decoding import json_decoder
 from core_sdk.errors import StorageError, UnsafePathError
 from core_sdk.storage._names import check_storage_id
 from core_sdk.storage._staging_area import this_machine
@@ -158,7 +159,7 @@ def _read(objects: RetryingBucket, lease: StoredObject) -> LeaseRecord | None:
     if not 0 < lease.size_bytes <= _MAX_BYTES:
         return None
     try:
-        record = msgspec.json.decode(objects.read(lease.name), type=LeaseRecord)
+        record = json_decoder(LeaseRecord)(objects.read(lease.name))
         check_storage_id(record.storage_id)
     except (ObjectMissingError, OversizedError, msgspec.DecodeError, UnicodeDecodeError, UnsafePathError):
         return None

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk.alive import is_alive
+from core_sdk.decoding import json_decoder
 from core_sdk.environment import job, launch_directory, main_script, num_restarts
 from core_sdk.errors import HomeNotWritableError, NothingToResumeError
 from core_sdk.files import write_atomically
@@ -154,6 +155,6 @@ def is_begun_here(folder: TrialFolder, attempt: int) -> bool:
 
 def _read(directory: Path) -> _Note | None:
     try:
-        return msgspec.json.decode((directory / _NAME).read_bytes(), type=_Note)
+        return json_decoder(_Note)((directory / _NAME).read_bytes())
     except FileNotFoundError:
         return None

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 import xxhash
 
+from core_sdk.decoding import msgpack_decoder
 from core_sdk.records import MAX_INT, Metric
 from core_sdk.tracking.index._database import DamagedError
 
@@ -31,7 +32,7 @@ _MIN_BYTES = 2048
 _CHECKSUM_BYTES = 4
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
+_decode = msgpack_decoder(Any)
 
 _COLUMNS = "rowid, series_id, first_steps, last_steps, last_order, steps, times, orders, numbers"
 _FROM_STEP = f"SELECT {_COLUMNS} FROM block WHERE series_id = ? AND last_steps >= ? ORDER BY last_steps, last_order"

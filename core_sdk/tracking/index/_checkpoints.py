@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from core_sdk.decoding import json_decoder
 from core_sdk.records import MANIFEST_NAME, CheckpointStored, Metric, from_json
 from core_sdk.tracking.checkpoints import CheckpointFold, CheckpointRecord, RecordedCheckpoint
 from core_sdk.tracking.home import Home
@@ -18,7 +19,7 @@ from core_sdk.tracking.index._schema import BLOCKS, IS_METRIC, Where, among
 from core_sdk.tracking.rows import CheckpointRow, CheckpointState
 from core_sdk.tracking.storages import storage_url
 
-_decode = msgspec.json.Decoder(CheckpointRecord).decode
+_decode = json_decoder(CheckpointRecord)
 _RECORDS = "checkpoint_record JOIN attempt ON attempt.id = attempt_id JOIN trial USING (trial_id)"
 
 

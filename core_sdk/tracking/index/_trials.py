@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.alive import is_alive
+from core_sdk.decoding import json_decoder
 from core_sdk.records import EnvironmentRecord, SearchRecord, Settled, from_json, generated_name
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.index._checkpoints import latest_checkpoints
@@ -147,7 +148,7 @@ def _trial_row(
         hypothesis=row["hypothesis"],
         verdict=_newest(chief, "verdict") or "",
         verdict_reason=_newest(chief, "verdict_reason") or "",
-        environment=None if environment is None else msgspec.json.decode(environment, type=EnvironmentRecord),
+        environment=None if environment is None else json_decoder(EnvironmentRecord)(environment),
     )
 
 
@@ -193,7 +194,7 @@ def _is_archived(chief: Sequence[sqlite3.Row]) -> bool:
 
 
 def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> ExperimentRow:
-    search = None if row["search"] is None else msgspec.json.decode(row["search"], type=SearchRecord)
+    search = None if row["search"] is None else json_decoder(SearchRecord)(row["search"])
     return ExperimentRow(
         experiment_id=row["experiment_id"],
         name=row["name"],
@@ -214,7 +215,7 @@ def _state(
     attempts = _of_chief(of_ranks)
     newest = attempts[0]["attempt"] if attempts else 0
     told = attempts[-1]["settled"] if attempts else None
-    settled = None if told is None else msgspec.json.decode(told, type=Settled)
+    settled = None if told is None else json_decoder(Settled)(told)
     if settled is not None and settled.attempt < newest:
         settled = None  # it was settled before this attempt
     if newest == 0 and settled is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from core_sdk.decoding import json_decoder
 from core_sdk.records import MAX_INT, Metric, Report, from_json, metrics_from_json
 
 _FIELDS_BESIDE = [field for field in msgspec.structs.fields(Report) if not field.required]
@@ -53,9 +54,9 @@ def to_beside(report: Report) -> str | None:
 
 def from_beside(text: str, time: float, group: str, steps: int, numbers: dict[str, Any]) -> Report:
     """Returns the report of these numbers, with the parts that `to_beside` has kept."""
-    return Report(time, group, steps, numbers, **msgspec.json.decode(text, type=Beside).fields)
+    return Report(time, group, steps, numbers, **json_decoder(Beside)(text).fields)
 
 
 def names_beside(text: str | None) -> set[str]:
     """Returns the names of the metrics to which belongs what `to_beside` has kept."""
-    return set() if text is None else set(msgspec.json.decode(text, type=Beside).names)
+    return set() if text is None else set(json_decoder(Beside)(text).names)

@@ -7,8 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
+from core_sdk.decoding import json_decoder
 from core_sdk.records import from_json
 from core_sdk.train._checkpoint import Checkpoint
 from core_sdk.train._configs import TrainRunContext, UserCallback
@@ -54,7 +53,7 @@ class ReportCallbacks:
                     file.seek(offset)
                     lines = [line for line in file if line.endswith(b"\n")]
                 offset += sum(map(len, lines))
-                yield from (msgspec.json.decode(line, type=Told) for line in lines)
+                yield from (json_decoder(Told)(line) for line in lines)
             if is_last:
                 return
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from core_sdk.decoding import msgpack_decoder
 from core_sdk.distributed import Channel
 from core_sdk.errors import UnevenReportsError
 
@@ -113,7 +114,7 @@ class CheckpointMeeting:
 
     def _hear(self, rank: int, content: bytes) -> None:
         with self._news:
-            match msgspec.msgpack.decode(content, type=Asked | Standing | Decided):
+            match msgpack_decoder(Asked | Standing | Decided)(content):
                 case Asked(report) if self._rank != 0:
                     self._asked = report
                     self._tell_standing()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from core_sdk.decoding import json_decoder
 from core_sdk.errors import RecordDamagedError
 from core_sdk.files import read_regular, write_atomically
 from core_sdk.master.pools._order import AttemptOrder
@@ -23,7 +25,7 @@ def read_order(folder: TrialFolder) -> AttemptOrder | None:
     """Returns the order, or None if there is none. Raises `RecordDamagedError`."""
     try:
         content = read_regular(_path(folder))
-        order = msgspec.json.decode(content, type=AttemptOrder, dec_hook=lambda kind, value: kind(value))
+        order = json_decoder(AttemptOrder, _construct)(content)
         # The home may have been renamed since.
         return replace(order, home_root=folder.home_root, hparams=from_json(order.hparams))
     except FileNotFoundError:
@@ -43,6 +45,10 @@ AttemptKey = tuple[int, str, str]
 
 def key_of(order: AttemptOrder) -> AttemptKey:
     return order.experiment_id, order.request_id, order.name.rpartition(".")[2]
+
+
+def _construct(kind: type, value: Any) -> Any:
+    return kind(value)
 
 
 def _path(folder: TrialFolder) -> Path:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from core_sdk.decoding import json_decoder
 from core_sdk.files import read_regular, write_atomically
 from core_sdk.server.errors import RequestError
 from core_sdk.server.route import Name
@@ -48,7 +49,7 @@ class PreferencesBody(Body, frozen=True):
 def preferences(shared: SharedView) -> Preferences:
     """Returns the page's preferences; if their file cannot be read, the defaults."""
     try:
-        return msgspec.json.decode(read_regular(shared.home.page), type=Preferences)
+        return json_decoder(Preferences)(read_regular(shared.home.page))
     except (OSError, msgspec.MsgspecError):
         return Preferences()
 
