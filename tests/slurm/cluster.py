@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,14 @@ class Cluster:
         wait_for(self._is_ready, _START_S)
 
     def restart_controller(self) -> None:
-        """Kills slurmctld, and starts it again."""
+        """Kills slurmctld, once it has saved which jobs run, and starts it again.
+
+        One that does not know of a job that runs gives its number to another job.
+        """
+        if running := self.run(["squeue", "--noheader", "--states=RUNNING", "--format=%i"]).split():
+            changed_at = time.time()
+            self.run(["scontrol", "update", f"JobId={','.join(running)}", "Comment=saved"])
+            self.wait_for(lambda: (self._directory / "state" / "job_state").stat().st_mtime > changed_at)
         self._kill_daemon("ctld")
         self._start_daemon(self.hosts[0], ["slurmctld", "-D"], "ctld")
 
