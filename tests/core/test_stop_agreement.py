@@ -295,7 +295,7 @@ def test_a_signal_to_all_ranks_at_once_is_one_stop(start_ranks: StartRanks, numb
 
 
 def test_a_stop_that_comes_when_it_has_been_obeyed_ends_nothing(start_ranks: StartRanks, tmp_path: Path) -> None:
-    """A signal that arrives after all ranks have stopped is ignored, and the next one is a new stop."""
+    """The signal that has stopped all ranks is ignored for seconds if it comes once more, and ends them later on."""
     ranks = start_ranks(2, stays_for=str(tmp_path / "go on"))
     for rank in ranks:
         rank.read_until("running")
@@ -303,13 +303,18 @@ def test_a_stop_that_comes_when_it_has_been_obeyed_ends_nothing(start_ranks: Sta
     for rank in ranks:
         rank.read_until("left")
 
-    ranks[1].process.send_signal(signal.SIGTERM)
+    for rank in (*ranks, *ranks):
+        rank.process.send_signal(signal.SIGTERM)
     (tmp_path / "go on").touch()
 
     for rank in ranks:
         rank.read_until("went on")
-        rank.process.send_signal(signal.SIGTERM)
-    assert [rank.process.wait(30) for rank in ranks] == [-signal.SIGTERM] * 2
+        wait_for(functools.partial(ends_of_sigterm, rank.process))
+
+
+def ends_of_sigterm(process: subprocess.Popen[str]) -> bool:
+    process.send_signal(signal.SIGTERM)
+    return process.poll() == -signal.SIGTERM
 
 
 def test_a_rank_that_dies_leaves_no_call_waiting(start_ranks: StartRanks) -> None:
@@ -440,7 +445,7 @@ UNEVEN = """
 
 
 @needs("many processes")
-@pytest.mark.parametrize("seldom", [pytest.param(0, marks=needs("many processes")), 1])
+@pytest.mark.parametrize("seldom", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:
     """If ranks ask unevenly, an error beside the backend's says which rank has asked how often."""
     ended = ranks.run(UNEVEN.replace("SELDOM", str(seldom)))

@@ -18,7 +18,8 @@ from core_sdk.core._preempt._main_thread import is_main_thread
 
 logger = logging.getLogger("core_sdk.preempt")
 
-# A stop goes to one rank after the other: so much later, a busy machine may bring it to a rank that has obeyed it.
+# A stop goes to one rank after the other, and a scheduler's to each process, some of which hand it on to others. On a
+# busy machine it may come so much later to a rank that has obeyed it.
 _LATE_S = 5.0
 
 
@@ -35,7 +36,6 @@ class SignalHook:
         self._is_wanted = is_wanted
         self._previous: Any = None
         self._is_hooked = False
-        self._has_come = False
         self._late_until = -math.inf
         if signal.getsignal(number) is None:
             logger.warning("%s is not caught: something other than Python handles it", number.name)
@@ -48,10 +48,10 @@ class SignalHook:
     def remove(self, obeyed: str | None = None) -> None:
         """Restores the previous handler, unless another one has replaced ours meanwhile.
 
-        `obeyed` is the source of the stop that this rank has obeyed. If it is this signal, which another rank had
-        first, it is still on its way here, and does not end the process if it comes within seconds.
+        `obeyed` is the source of the stop that this rank has obeyed. If it is this signal, it may be on its way here,
+        from another rank or once more, and does not end the process if it comes within seconds.
         """
-        if self._is_hooked and obeyed == self._number.name and not self._has_come:
+        if self._is_hooked and obeyed == self._number.name and self._previous is signal.SIG_DFL:
             self._late_until = time.monotonic() + _LATE_S
         elif is_main_thread() and signal.getsignal(self._number) == self._handle:
             signal.signal(self._number, self._previous)
@@ -60,11 +60,7 @@ class SignalHook:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         is_caught, is_late = self._is_hooked and self._is_wanted(), time.monotonic() < self._late_until
         if is_caught:
-            self._has_come = True
             self._on_stop(self._number.name)
-        elif is_late:
-            self._late_until = -math.inf
-            self.remove()
         if callable(self._previous):
             self._previous(number, frame)
         elif not (is_caught or is_late) and signal.getsignal(number) == self._handle:
