@@ -25,6 +25,7 @@ VIEWS = [
 
 @pytest.mark.timeout(600)  # the checker takes seconds for each view
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_checker_finds_no_fault_in_any_view(site: Site, open_view: OpenView, theme: str) -> None:
     """axe finds no serious fault by WCAG 2.2 AA in any view or theme."""
     page = open_view(site, VIEWS[0], theme=theme)
@@ -82,9 +83,9 @@ def test_a_narrow_window_needs_no_scrolling_sideways(site: Site, open_view: Open
     assert width <= 390
 
 
-def test_the_theme_follows_the_system_until_it_is_chosen(site: Site, open_view: OpenView) -> None:
+def test_the_theme_follows_the_system_until_it_is_chosen(own_site: Site, open_view: OpenView) -> None:
     """The theme follows the system until one is chosen, and the choice survives a reload."""
-    page = open_view(site, "runs", theme="dark")
+    page = open_view(own_site, "runs", theme="dark")
     expect(page.locator("html[data-theme=dark]")).to_be_attached()
 
     page.get_by_role("button", name="Theme: system").click()

@@ -276,8 +276,13 @@ GLOO = """
     ("fails", "code", "cause"),
     [
         ("dist.destroy_process_group(); raise ValueError('boom')", 1, "raised ValueError: boom"),
-        ("dist.destroy_process_group(); sys.exit(17)", 17, "exited with status 17"),
-        ("os.kill(os.getpid(), 9)", 137, "was killed by SIGKILL: perhaps by the kernel, for memory"),
+        pytest.param("dist.destroy_process_group(); sys.exit(17)", 17, "exited with status 17", marks=pytest.mark.slow),
+        pytest.param(
+            "os.kill(os.getpid(), 9)",
+            137,
+            "was killed by SIGKILL: perhaps by the kernel, for memory",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_rank_that_loses_its_peer_in_a_collective_is_not_to_blame(

@@ -189,10 +189,10 @@ def test_a_second_interrupt_of_ranks_that_died_of_the_first_names_them(start_lau
     """A second Ctrl-C, when ranks have died of the first, reports only the first."""
     launch = start_launch(_PROLOGUE + "on(2, do=lambda: os._exit(130))\nwait()", overrides=["--monitor-interval=2"])
     launch.read_until(*_ALL_READY)
-    launcher = psutil.Process(launch.pid)
-    num_threads = launcher.num_threads()
+    ranks = [each.pid for each in psutil.Process(launch.pid).children(recursive=True) if "train.py" in each.cmdline()]
+    assert len(ranks) == 2
     launch.send(signal.SIGINT)
-    wait_for(lambda: launcher.num_threads() == num_threads - 2)  # for each rank, one has waited for its end
+    wait_for(lambda: not any(map(psutil.pid_exists, ranks)))
 
     launch.send(signal.SIGINT)
 
