@@ -70,6 +70,8 @@ DAMAGE = RecordDamagedError, CodeDamagedError
 
 # The time between two looks at journals and ends of attempts while any attempt runs.
 _LOOK_S = 0.1
+# How often a cluster's answer is looked for.
+_ANSWER_S = 0.02
 # The time between two checks whether somebody has restored a damaged file, if there is nothing else to do.
 _REPAIR_S = 1.0
 
@@ -232,7 +234,7 @@ class Master:
             raise _NotYet(run.pool.wait_until_known)
         experiment_id = run.experiment.experiment_id
         if (refusal := run.pool.refusal(SubmittedExperiment(self._home, experiment_id))) is None:
-            raise _NotYet(partial(time.sleep, _LOOK_S))
+            raise _NotYet(partial(time.sleep, _ANSWER_S))
         if problem := run.pool.problem or refusal:
             self._runs.pop(experiment_id).close()
             raise MasterRefusedError(problem)

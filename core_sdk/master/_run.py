@@ -14,6 +14,7 @@ from core_sdk.config import Resources
 from core_sdk.errors import CodeDamagedError, CoreSDKError, HomeError, RecordDamagedError
 from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Settle, TellLength
 from core_sdk.experiments._trial import TrialStateMachine
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.experiments.code import check_archive, remove_code
 from core_sdk.experiments.events import EventJournal
 from core_sdk.experiments.following import FollowedExperiment
@@ -22,7 +23,7 @@ from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._attempt import RunningAttempt
 from core_sdk.master._judging import judge, read_last_words
 from core_sdk.master._queue import Demand
-from core_sdk.master.pools import AttemptOrder, Begun, Claim, ResourcePool, split_nodes
+from core_sdk.master.pools import Begun, Claim, ResourcePool, split_nodes
 from core_sdk.records import (
     AttemptBegun,
     AttemptOutcome,

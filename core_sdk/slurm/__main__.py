@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from core_sdk.slurm.job import TrialJob, begin_job, exit_status_of
-from core_sdk.tracking.attempts.starting import resume
+from core_sdk.agent.starting import Agent
 
 
 def main() -> int:
     """Runs the job of this process, and returns its exit status."""
-    folder, job, caught = begin_job()
-    num_slots = folder.read_record().num_slots
-    return TrialJob(
-        folder,
-        job,
-        caught,
-        lambda slots: resume(folder, is_again=True, slots=slots),
-        num_slots=num_slots,
-        is_chained=True,
-    ).run()
+    agent = Agent()
+    from core_sdk.slurm.job import run_job  # while the agent imports what it needs
+
+    return run_job(agent)
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status_of(main))
+    sys.exit(main())

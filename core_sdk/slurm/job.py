@@ -11,6 +11,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 
@@ -28,7 +30,7 @@ from core_sdk.tracking.attempts.continuation import describe_end, newest_good_ch
 from core_sdk.tracking.attempts.ending import read_end, read_settled
 from core_sdk.tracking.attempts.killing import kill, killable_attempt
 from core_sdk.tracking.attempts.running import await_end, take_for_dead
-from core_sdk.tracking.attempts.starting import AttemptStart
+from core_sdk.tracking.attempts.starting import AttemptStart, resume
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.spool.node import sees_home
 from core_sdk.tracking.states import TRY_AGAIN, WAITS_IN_SLURM, trial_state
@@ -52,9 +54,11 @@ class TrialJob:
         *,
         num_slots: int | None,
         is_chained: bool,
+        agent: Agent,
     ) -> None:
         """`claim` claims the attempt. With `is_chained`, the job submits the one that goes on with the trial."""
         self._claim = claim
+        self._agent = agent
         self._num_slots = num_slots
         self._is_chained = is_chained
         self._folder = folder
@@ -80,14 +84,14 @@ class TrialJob:
         if self._job.num_restarts and read_end(self._folder, None).outcome == "completed":
             note_end(self._folder, self._job.job_id)  # it was requeued at its end
             return 0
-        self._planned_end = self._show().get("EndTime", "")
+        shown = ThreadPoolExecutor(1).submit(self._show)
         start = self._begin()
+        self._planned_end = shown.result().get("EndTime", "")
         for skipped in start.continuation.skipped if start.continuation else ():
             _say(f"skipped checkpoint {skipped.storage_id}: {skipped.reason}")
-        agent = Agent()
-        agent.start(start)
-        threading.Thread(target=self._heed_signals, args=[agent, start.number], daemon=True).start()
-        code = agent.wait().code
+        self._agent.start(start)
+        threading.Thread(target=self._heed_signals, args=[start.number], daemon=True).start()
+        code = self._agent.wait().code
         if code is None and (left := killable_attempt(self._folder)) is not None:
             kill(self._folder, left)  # somebody has killed the agent
         return self._end(start, code)
@@ -107,7 +111,7 @@ class TrialJob:
         variables = {name: value for name, value in start.variables.items() if name != "CUDA_VISIBLE_DEVICES"}
         return dataclasses.replace(start, info=info, command=command, variables=variables)
 
-    def _heed_signals(self, agent: Agent, attempt: int) -> None:
+    def _heed_signals(self, attempt: int) -> None:
         """Asks the training to stop when Slurm asks for the end."""
         while True:
             match self._caught.wait(None):
@@ -116,7 +120,7 @@ class TrialJob:
                     self._planned_end = self._show().get("EndTime", self._planned_end)
                     reason = f"the time of Slurm's job {self._job.job_id} is nearly over"
                 case signal.SIGUSR2:  # the trial was asked to stop before its script could hear it
-                    agent.signal(signal.SIGTERM)
+                    self._agent.signal(signal.SIGTERM)
                     continue
                 case number if number in STOPS:
                     shown = self._show()
@@ -128,7 +132,7 @@ class TrialJob:
             with contextlib.suppress(OSError):
                 self._folder.request_stop(max(self._folder.attempts()), reason)
             if not self._folder.journal_path(attempt).exists():  # the script has not called `init()`
-                agent.signal(signal.SIGTERM)
+                self._agent.signal(signal.SIGTERM)
 
     def _end(self, start: AttemptStart, code: int | None) -> int:
         """Records what follows, and returns the exit status of the job."""
@@ -181,38 +185,59 @@ _WORDS = {
 }
 
 
-def begin_job() -> tuple[TrialFolder, SlurmJob, CaughtSignals]:
-    """Returns what the `TrialJob` of this process is made of, by its arguments, `--trial=ID --home=IDENTITY`.
+def run_job(agent: Agent) -> int:
+    """Runs the job of this process, by its arguments, with this agent. Returns the exit status."""
+    try:
+        return _job_of_arguments(agent).run()
+    except (CoreSDKError, OSError) as error:
+        _say(str(error))
+        return _FAILURE
 
-    Raises `SlurmError` if this process belongs to no job, does not see the trial, or has another Python or torch.
-    """
+
+def _job_of_arguments(agent: Agent) -> TrialJob:
+    """Returns the job of this process. Raises `SlurmError` if there is none, or if it cannot run here."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--trial", type=int, required=True)
     parser.add_argument("--home", required=True)
     parser.add_argument("--versions", default=versions())
+    parser.add_argument("--in-experiment", action="store_true")
     options = parser.parse_args()
     caught = CaughtSignals()
-    home = Environment.read().home
-    folder = Home(home).folder(options.trial)
+    folder = Home(Environment.read().home).folder(options.trial)
     job = batch_job()
     if job is None:
         raise SlurmError("this is the process of a job", "there is none", "Submit the batch script with `sbatch`")
-    if not sees_home(home, options.home) or not folder.path.is_dir():
-        raise SlurmError(
-            f"{os.uname().nodename} cannot run the job",
-            f"it does not see trial {options.trial} of the home {home}",
-            "CORE_SDK_HOME must lie on a file system that all nodes share, at the same path",
-        )
-    if options.versions != versions():
-        raise SlurmError(
-            f"{os.uname().nodename} cannot run the job",
-            f"it has other versions of Python and torch, {versions()}, than where the trial was submitted, "
-            f"{options.versions}",
-            "Give all nodes the same environment",
-        )
+    _check_node(folder, options.home, options.versions)
     if words := clock_words(_ahead_s(folder)):
         _say(words)
-    return folder, job, caught
+    if options.in_experiment:
+        from core_sdk.slurm.order import ordered_attempt  # no other job has to import experiments
+
+        order = ordered_attempt(folder, job.job_id)
+        return TrialJob(folder, job, caught, order.claim, num_slots=order.num_slots, is_chained=False, agent=agent)
+    num_slots = folder.read_record().num_slots
+    again = partial(_resume, folder)
+    return TrialJob(folder, job, caught, again, num_slots=num_slots, is_chained=True, agent=agent)
+
+
+def _check_node(folder: TrialFolder, identity: str, wanted: str) -> None:
+    """Raises `SlurmError` if this node does not see the trial, or has other versions than are wanted."""
+    if not sees_home(folder.home_root, identity) or not folder.path.is_dir():
+        raise SlurmError(
+            f"{os.uname().nodename} cannot run the job",
+            f"it does not see trial {folder.trial_id} of the home {folder.home_root}",
+            "CORE_SDK_HOME must lie on a file system that all nodes share, at the same path",
+        )
+    if wanted != versions():
+        raise SlurmError(
+            f"{os.uname().nodename} cannot run the job",
+            f"it has other versions of Python and torch, {versions()}, than where the trial was submitted, {wanted}",
+            "Give all nodes the same environment",
+        )
+
+
+def _resume(folder: TrialFolder, slots: Slots) -> AttemptStart:
+    return resume(folder, is_again=True, slots=slots)
 
 
 def clock_words(ahead_s: float) -> str:
@@ -232,15 +257,6 @@ def _ahead_s(folder: TrialFolder) -> float:
         probe.flush()
         os.fsync(probe)
         return time.time() - os.fstat(probe.fileno()).st_mtime
-
-
-def exit_status_of(run: Callable[[], int]) -> int:
-    """Returns the exit status of a job, and says why it has failed."""
-    try:
-        return run()
-    except (CoreSDKError, OSError) as error:
-        _say(str(error))
-        return _FAILURE
 
 
 def _say(words: str) -> None:

@@ -91,10 +91,10 @@ class JobPlace:
     python: str = sys.executable
     """The interpreter's path."""
 
-    def command(self, module: str, trial: object) -> str:
+    def command(self, trial: object, *options: str) -> str:
         """Returns the line that runs the trial's job."""
-        options = f"--trial={trial} --home={self.identity} --versions={self.versions}"
-        return f"exec {shlex.quote(self.python)} -P -m {module} {options}"
+        told = [f"--trial={trial}", f"--home={self.identity}", f"--versions={self.versions}", *options]
+        return f"exec {shlex.quote(self.python)} -P -m core_sdk.slurm {' '.join(told)}"
 
 
 def trial_script(request: JobRequest, trial_id: int, place: JobPlace) -> str:
@@ -105,7 +105,7 @@ def trial_script(request: JobRequest, trial_id: int, place: JobPlace) -> str:
         name=f"core-sdk-{trial_id}",
         output=f"{place.home}/runs/{trial_id}/slurm-%j.out",
         home=place.home,
-        lines=[place.command("core_sdk.slurm", trial_id)],
+        lines=[place.command(trial_id)],
     )
 
 
@@ -120,7 +120,7 @@ def experiment_script(request: JobRequest, experiment_id: int, place: JobPlace) 
         lines=[
             "trial=$(($1 + SLURM_ARRAY_TASK_ID))",
             'exec >>"$CORE_SDK_HOME/runs/$trial/slurm-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.out" 2>&1 || exit',
-            place.command("core_sdk.master.pools.slurm", "$trial"),
+            place.command("$trial", "--in-experiment"),
         ],
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from core_sdk.alive import AliveLock
 from core_sdk.errors import AttemptNotPlacedError
-from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.master.pools.slurm._jobs import JobClaim, PoolJob
 from core_sdk.records import TrialRecord
 from core_sdk.slurm.commands import JobState

@@ -131,7 +131,7 @@ def test_an_experiment_has_one_script_for_arrays_of_its_trials() -> None:
     assert lines[-3:] == [
         "trial=$(($1 + SLURM_ARRAY_TASK_ID))",
         'exec >>"$CORE_SDK_HOME/runs/$trial/slurm-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.out" 2>&1 || exit',
-        "exec python -P -m core_sdk.master.pools.slurm --trial=$trial --home=0 --versions=3.11/2.6.0",
+        "exec python -P -m core_sdk.slurm --trial=$trial --home=0 --versions=3.11/2.6.0 --in-experiment",
     ]
 
 

@@ -61,7 +61,7 @@ class Killing:
             "slurmctld": slurm.restart_controller,
             "slurmd": lambda: slurm.restart_slurmd(self._random.choice(list(slurm.hosts))),
             "node": lambda: slurm.reboot(self._random.choice(list(slurm.hosts)[1:])),
-            "job": lambda: self._kill_one(_processes("core_sdk.master.pools.slurm --trial")),
+            "job": lambda: self._kill_one(_processes("core_sdk.slurm --trial")),
             "agent": lambda: self._kill_one(list(self._agents())),
             "rank": lambda: self._kill_one(_processes("train.py alone")),
         }

@@ -7,7 +7,6 @@ slots next. An attempt is a `Claim` first, and an `Execution` once it is recorde
 from __future__ import annotations
 
 from core_sdk.master.pools._machine_pool import MachinePool
-from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool, split_nodes
 
-__all__ = ["AttemptOrder", "Begun", "Claim", "Execution", "MachinePool", "ResourcePool", "split_nodes"]
+__all__ = ["Begun", "Claim", "Execution", "MachinePool", "ResourcePool", "split_nodes"]

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from core_sdk.agent.starting import Agent, AgentSpawner
 from core_sdk.errors import CoreSDKError, SlotDirectoryError
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool, too_many_slots
 from core_sdk.records import AttemptOutcome
 from core_sdk.slots import Machine, PostedTicket, SlotDirectory, Slots, Ticket, obstacles_of

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core_sdk.config import Resources
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.records import AttemptOutcome
 from core_sdk.tracking.home import TrialFolder
 

@@ -20,8 +20,8 @@ from core_sdk.agent.starting import Agent, AgentSpawner
 from core_sdk.environment import visible_gpus
 from core_sdk.environment.names import MEETING_PORT_VARIABLE
 from core_sdk.errors import CoreSDKError, NothingToResumeError
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools.ray._environment import in_runtime_env
 from core_sdk.master.pools.ray._output import NodeOutput, OutputChunk, read_output
 from core_sdk.placement import port_of

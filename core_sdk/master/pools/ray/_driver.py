@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from core_sdk.config import RayOptions
 from core_sdk.errors import NodeLostError
-from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.master.pools.ray._actor import NUM_THREADS, AttemptActor, NodeEnd, PlacedNode, actor_name, find_actor
 from core_sdk.master.pools.ray._groups import PendingGroups, demand_of, new_group
 from core_sdk.master.pools.ray._messages import (

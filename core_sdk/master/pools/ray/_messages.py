@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from core_sdk.config import RayOptions
-from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.experiments.attempt_order import AttemptOrder
 
 Device = Literal["CPU", "GPU"]
 

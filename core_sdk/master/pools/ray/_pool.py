@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from core_sdk.config import RayOptions, Resources
 from core_sdk.errors import AttemptNotPlacedError, CoreSDKError, RayClusterError, WorkerDiedError, WorkerFailedError
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.experiments.protocol import ClusterStatus, NodeStatus
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool, join_nodes, split_nodes, too_many_slots
 from core_sdk.master.pools.ray._messages import (
     Ask,

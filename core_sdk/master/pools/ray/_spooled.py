@@ -10,7 +10,7 @@ import ray
 
 from core_sdk.alive import AliveLock
 from core_sdk.errors import CoreSDKError, HomeError, NodeLostError
-from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.master.pools.ray._actor import NodeEnd
 from core_sdk.slots import Slots
 from core_sdk.tracking.attempts.running import await_end

@@ -14,9 +14,9 @@ from queue import Empty, SimpleQueue
 from core_sdk.errors import CoreSDKError, SlurmError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools.slurm._jobs import JobClaim, PoolJob, note_own_end
-from core_sdk.master.pools.slurm._order import AttemptKey, key_of, ordered_trials, read_order, write_order
 from core_sdk.records import SlurmRecord
 from core_sdk.slurm import commands
+from core_sdk.slurm.order import AttemptKey, key_of, ordered_trials, read_order, write_order
 from core_sdk.slurm.script import ARRAY_SIZE, JobRequest, arrays_of, experiment_script
 from core_sdk.slurm.submission import on_gpus, place_of, script_path
 from core_sdk.slurm.watching import ASK_S, SOON_S, ask
@@ -26,7 +26,7 @@ logger = logging.getLogger("core_sdk.master")
 
 _LOOK_S = 1.0
 # How long the trials of an experiment are gathered into one array: before the first one, and after each.
-_FIRST_S = 0.2
+_FIRST_S = 0.05
 _GATHER_S = 15.0
 # Jobs of an earlier master that nobody has asked for after this time are canceled.
 _FORGOTTEN_S = 20.0

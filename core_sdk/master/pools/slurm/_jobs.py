@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from core_sdk.errors import AttemptNotPlacedError
-from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution
 from core_sdk.records import AttemptOutcome
 from core_sdk.slurm import commands

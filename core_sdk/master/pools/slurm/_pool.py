@@ -8,9 +8,9 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from core_sdk.errors import SlurmError
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.experiments.protocol import ClusterStatus
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
 from core_sdk.master.pools.slurm._dispatcher import Dispatcher, is_passing, request_of
 from core_sdk.master.pools.slurm._jobs import CLUSTER, JobClaim, JobExecution, newest_supervised

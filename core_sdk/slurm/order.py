@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import msgspec
 
 from core_sdk.decoding import json_decoder
-from core_sdk.errors import RecordDamagedError
+from core_sdk.errors import RecordDamagedError, SlurmError, TrialNotFoundError
+from core_sdk.experiments.attempt_order import AttemptOrder
 from core_sdk.files import read_regular, write_atomically
-from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.records import from_json, to_json
 from core_sdk.tracking.home import TrialFolder
+
+_RECORDING_S = 30.0
+_POLL_S = 0.05
 
 
 def write_order(folder: TrialFolder, order: AttemptOrder) -> None:
@@ -32,6 +36,28 @@ def read_order(folder: TrialFolder) -> AttemptOrder | None:
         return None
     except ValueError as error:
         raise RecordDamagedError(_path(folder), str(error)) from error
+
+
+def ordered_attempt(folder: TrialFolder, job_id: str) -> AttemptOrder:
+    """Returns the order that the job carries out. Raises `TrialNotFoundError`, or `SlurmError` if it is not wanted."""
+    if (order := read_order(folder)) is None:
+        raise TrialNotFoundError(folder.trial_id, folder.home_root)
+    if not _is_wanted(folder, job_id):
+        raise SlurmError(f"job {job_id} starts nothing", "the master has not recorded it, or has taken it back")
+    # A trial whose record exists goes on.
+    return replace(order, is_first=order.is_first and not folder.exists())
+
+
+def _is_wanted(folder: TrialFolder, job_id: str) -> bool:
+    """Returns whether the job is the trial's newest one. The master may still be about to record it."""
+    deadline = time.monotonic() + _RECORDING_S
+    while True:
+        record = folder.read_slurm_job()
+        if record is not None and record.job_id == job_id:
+            return not record.is_over
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
 
 
 def ordered_trials(home_root: Path) -> list[int]:
