@@ -333,6 +333,7 @@ def test_a_script_that_reports_runs_where_it_stands(run_script: RunScript) -> No
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_a_script_that_insists_on_a_cluster_finds_one_under_core_sdk_run(tmp_path: Path) -> None:
     """Paused, resumed and continued, it tells the two continuations apart by the trial's id."""
     script = tmp_path / "train.py"

@@ -132,6 +132,7 @@ def test_the_registry_would_take_the_wheel_and_the_sources(tmp_path: Path) -> No
 
 
 @needs("release")
+@pytest.mark.slow
 def test_the_bill_of_materials_names_what_an_install_brings(installed: Installed, tmp_path: Path) -> None:
     """The bill names each package of the environment with its version, and Core SDK as what it is the bill of."""
     packages = dict(line.split("==") for line in installed.run("pip", "list", "--format=freeze").stdout.split())

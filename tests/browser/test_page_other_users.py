@@ -223,7 +223,13 @@ def test_a_server_of_another_user_to_which_a_link_leads_gets_no_token(
     assert ui.token not in stranger.heard
 
 
-@pytest.mark.parametrize("has_own_token", [False, True], ids=["new token each time", "token of one's own"])
+@pytest.mark.parametrize(
+    "has_own_token",
+    [
+        pytest.param(False, marks=pytest.mark.slow, id="new token each time"),
+        pytest.param(True, id="token of one's own"),
+    ],
+)
 def test_who_takes_the_port_of_a_server_that_has_ended_does_not_get_the_token_of_the_next(
     start_ui: StartUi, start_stranger: StartStranger, page: Page, tmp_path: Path, has_own_token: bool
 ) -> None:

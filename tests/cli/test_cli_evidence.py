@@ -7,6 +7,7 @@ import random
 import sys
 from pathlib import Path
 
+import pytest
 from cli.commands import Cli, WriteScript
 from parts import needs
 
@@ -43,6 +44,7 @@ class Agent:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_twenty_experiments_are_read_in_few_tokens(cli: Cli, write_script: WriteScript, home: Home) -> None:
     """Twenty variations, of which some fail, are run, read, judged and compared, by outputs of 4 KB at most."""
     agent, draw = Agent(cli), random.Random(7)

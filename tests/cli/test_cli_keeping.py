@@ -85,6 +85,7 @@ OF_A_CREATOR_TRAINER = """
         pytest.param(OF_A_CREATOR_TRAINER, marks=pytest.mark.slow, id="sgd"),
     ],
 )
+@pytest.mark.slow
 def test_a_trial_is_continued_with_what_the_command_line_keeps(
     cli: Cli, write_script: WriteScript, source: str
 ) -> None:

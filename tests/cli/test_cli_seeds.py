@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
+import pytest
 from cli.commands import Cli, WriteScript
 from parts import needs
 
@@ -79,6 +80,7 @@ def test_without_an_option_the_seed_of_the_script_counts(home: Home, cli: Cli, w
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_the_ranks_of_a_launcher_have_one_seed(cli: Cli, write_script: WriteScript) -> None:
     """All ranks have one seed, of the script or of the command line, and equal seeds give equal results."""
     script = write_script(ON_RANKS)

@@ -503,6 +503,7 @@ def start_on_failing_disk(home: Path, *strace_options: str) -> int:
 
 
 @needs("strace")
+@pytest.mark.slow
 def test_a_start_that_the_disk_refuses_leaves_nothing_half_made(tmp_path: Path) -> None:
     """Whichever fsync of the start fails, no trial and no nameless experiment is listed."""
     for when in itertools.count(1):

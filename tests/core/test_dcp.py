@@ -197,6 +197,7 @@ def save_and_be_killed_in_finish(storage: str, when: str) -> None:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_any_number_of_ranks_loads_what_four_have_saved(
     ranks: Ranks, storage: DirectoryStorage, alone: core.Context
 ) -> None:
@@ -235,6 +236,7 @@ def test_a_kill_at_any_step_leaves_no_checkpoint(ranks: Ranks, storage: Director
 
 @needs("many processes")
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+@pytest.mark.slow
 def test_a_kill_in_finish_leaves_all_or_nothing(ranks: Ranks, storage: DirectoryStorage, every: int) -> None:
     """Wherever the coordinator dies once all ranks have written, the checkpoint is absent, or whole on both ranks."""
     num_killed, seen = 0, set()

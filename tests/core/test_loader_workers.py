@@ -229,6 +229,7 @@ def test_workers_end_with_a_rank_that_is_killed(tmp_path: Path) -> None:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_other_children_hear_signals_as_ever(tmp_path: Path) -> None:
     """Processes that the script has started itself end at SIGTERM, also those of the same fork server."""
     run = subprocess.run(

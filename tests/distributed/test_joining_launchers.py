@@ -99,6 +99,7 @@ def test_ranks_under_torchrun_meet_before_during_and_after_a_process_group(
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_two_torchruns_are_two_nodes(start_torchrun: StartTorchrun, tmp_path: Path, free_port: int) -> None:
     """The ranks of both are one group; local calls stay with the ranks of each."""
     source = """
@@ -183,7 +184,10 @@ DEEPSPEED = """
 
 
 @needs("many processes")
-@pytest.mark.parametrize("has_store", [True, False], ids=["init_distributed", "its parent alone"])
+@pytest.mark.parametrize(
+    "has_store",
+    [pytest.param(True, marks=pytest.mark.slow, id="init_distributed"), pytest.param(False, id="its parent alone")],
+)
 def test_ranks_under_deepspeed_meet(start_ranks: StartRanks, free_port: int, has_store: bool) -> None:
     """Under DeepSpeed, ranks meet through the process group's store or, on one node, without it."""
     ranks = start_ranks(DEEPSPEED, 2, arguments={"port": free_port if has_store else None})

@@ -104,6 +104,7 @@ def start(request: pytest.FixtureRequest, callbacks: FrameworkEnvironment, tmp_p
 
 
 @pytest.mark.parametrize("start", chosen("transformers"), indirect=True)
+@pytest.mark.slow
 def test_a_paused_training_on_two_ranks_goes_on_to_its_end(start: Callable[[int], Training]) -> None:
     """When a training is paused, both ranks store at the same step; its resume reports each validation once."""
     training = start(2)

@@ -67,7 +67,7 @@ def kill_ranks(folder: Path, size: int, num_kills: int) -> int:
 
 
 @needs("many processes")
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [2, *(pytest.param(size, marks=pytest.mark.slow) for size in (3, 4))])
 def test_no_kill_of_a_rank_leaves_half_a_checkpoint(tmp_path: Path, size: int) -> None:
     """When a rank is killed, the others are told which one, and no incomplete checkpoint is left."""
     assert kill_ranks(tmp_path, size, num_kills=10) > 0, "the kills missed the moments that matter"

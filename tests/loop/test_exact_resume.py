@@ -229,6 +229,7 @@ def test_a_training_resumes_on_another_number_of_ranks_with_the_same_batches(
 
 @needs("many processes")
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_a_training_on_shards_resumes_on_another_number_of_ranks_with_the_same_batches(tmp_path: Path) -> None:
     """A training on shards that was killed resumes with the same global batches on more ranks."""
     trial = Trial(tmp_path, 2, "5:KILL", data="shards")

@@ -126,6 +126,7 @@ def test_every_stop_resumes_with_the_same_global_batches(
 
 @needs("many processes")
 @pytest.mark.parametrize("kind", ["iterable", pytest.param("sequence", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_loaders_with_workers_resume_after_every_batch(kind: str) -> None:
     """Loaders with workers resume after every batch, also in an epoch of unknown length."""
     data = dataset(kind, shuffle=True)

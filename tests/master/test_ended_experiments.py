@@ -106,7 +106,11 @@ def damage_code(home: Home, experiment_id: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("searcher", "is_damaged"), [*zip(SEARCHERS, itertools.repeat(False), strict=False), ("random", True)]
+    ("searcher", "is_damaged"),
+    [
+        *(pytest.param(each, False, marks=[] if each == "single" else [pytest.mark.slow]) for each in SEARCHERS),
+        ("random", True),
+    ],
 )
 def test_every_command_comes_to_an_end_or_is_refused(
     home: Home, tmp_path: Path, searcher: str, is_damaged: bool

@@ -119,7 +119,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], in
 
 
 @needs("many processes")
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.slow), "after"])
 @pytest.mark.parametrize(
     "number", [pytest.param(number, marks=[] if number == 5 else [pytest.mark.slow]) for number in range(1, 27)]
 )

@@ -50,6 +50,7 @@ def test_a_stop_within_a_window_changes_nothing(stopped_after: int) -> None:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_a_window_that_the_end_of_the_training_cuts_off_is_completed_later(caplog: pytest.LogCaptureFixture) -> None:
     """Gradients of an accumulation that the training's end cuts off are kept in the checkpoint and applied later."""
     whole = run("whole", max_length=Batch(8))
@@ -83,6 +84,7 @@ def train(job: str, stop_after: str, home: str) -> None:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, tmp_path: Path) -> None:
     """Ranks that are stopped within an accumulation window resume with their own gradients."""
 

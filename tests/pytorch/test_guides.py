@@ -340,6 +340,7 @@ def test_a_script_in_test_mode_trains_one_batch() -> None:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_a_trial_is_loaded_from_its_checkpoint() -> None:
     """Step 6 of the guide: a trial is loaded with the code that is stored in its checkpoint."""
     run(TEST_MODE)
@@ -388,6 +389,7 @@ def test_a_script_trains_locally_on_two_ranks(launcher: str) -> None:
     [pytest.param(ON_CLUSTER, marks=pytest.mark.slow), LOCAL_OR_CLUSTER],
     ids=["on cluster", "local or cluster"],
 )
+@pytest.mark.slow
 def test_a_configuration_is_submitted(home: Home, script: str) -> None:
     """Steps 4 and 5 of the guide: the submitted configuration decides the length of the training."""
     Path("train.py").write_text(script)
@@ -426,6 +428,7 @@ def test_a_trial_class_trains_without_a_script(home: Home, entrypoint: str, num_
 @pytest.mark.parametrize(
     "is_class", [pytest.param(True, id="class"), pytest.param(False, marks=pytest.mark.slow, id="script")]
 )
+@pytest.mark.slow
 def test_an_experiment_is_tested_with_one_batch(home: Home, is_class: bool) -> None:
     """`--local --test` trains one batch and leaves no experiment."""
     Path("train.py").write_text(ON_CLUSTER)
@@ -439,6 +442,7 @@ def test_an_experiment_is_tested_with_one_batch(home: Home, is_class: bool) -> N
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_a_class_that_does_not_exist_is_said_in_one_line() -> None:
     """A missing Trial class is reported in one line."""
     ended = subprocess.run(

@@ -153,10 +153,15 @@ GAN = """
 @pytest.mark.parametrize(
     ("source", "training", "validation"),
     [
-        (CUSTOM_REDUCERS, {"loss", "largest_logit"}, {f"accuracy_{label}" for label in range(4)}),
-        (GAN, {"loss", "g_loss", "d_loss"}, {"loss"}),
+        pytest.param(
+            CUSTOM_REDUCERS,
+            {"loss", "largest_logit"},
+            {f"accuracy_{label}" for label in range(4)},
+            marks=pytest.mark.slow,
+            id="custom reducers",
+        ),
+        pytest.param(GAN, {"loss", "g_loss", "d_loss"}, {"loss"}, id="gan"),
     ],
-    ids=["custom reducers", "gan"],
 )
 def test_a_script_with_a_trial_runs(
     source: str, training: set[str], validation: set[str], run_script: RunScript

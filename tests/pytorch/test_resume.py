@@ -99,6 +99,7 @@ def test_a_stop_after_any_batch_changes_nothing(stopped_after: int) -> None:
     "batch_idx", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("batches", [2, pytest.param(9, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
     batches: int, batch_idx: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +171,7 @@ def test_a_trial_that_stops_itself_is_complete() -> None:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_another_fit_goes_on_where_the_first_ended() -> None:
     """A second fit() continues the training, and `max_length` counts from its beginning."""
     _, whole = run("whole")
@@ -186,6 +188,7 @@ def test_another_fit_goes_on_where_the_first_ended() -> None:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_an_older_checkpoint_can_be_gone_back_to() -> None:
     """After a resume from an older checkpoint, new reports replace later ones and new checkpoints are the newest."""
     with init(job_id="job") as context:
@@ -213,6 +216,7 @@ def test_a_training_that_is_long_enough_trains_nothing() -> None:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_the_checkpoint_of_another_trial_gives_weights_and_nothing_else() -> None:
     """The checkpoint of another trial gives its weights, and counters and data begin at 0."""
     first_result, first = run("first")
@@ -225,6 +229,7 @@ def test_the_checkpoint_of_another_trial_gives_weights_and_nothing_else() -> Non
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_every_checkpoint_loads_with_weights_only(tmp_path: Path) -> None:
     """Every checkpoint loads with weights_only and has Determined's keys."""
     result, _ = run("whole")

@@ -84,7 +84,11 @@ def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: P
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("method", "num_created", "max_kills"),
-    [pytest.param("promoting", 5, 100, marks=pytest.mark.slow), ("promoting", 5, 10), ("optuna", 4, 10)],
+    [
+        pytest.param("promoting", 5, 100, marks=pytest.mark.slow),
+        ("promoting", 5, 10),
+        pytest.param("optuna", 4, 10, marks=pytest.mark.slow),
+    ],
 )
 def test_a_killed_runner_goes_on_with_the_same_decisions(
     tmp_path: Path, code: Path, method: str, num_created: int, max_kills: int

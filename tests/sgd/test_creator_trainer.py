@@ -19,7 +19,9 @@ pytestmark = needs("many processes")
 IN_ORDER: dict[str, Any] = {"dataloader_config": {"shuffle": False}}
 
 
-@pytest.mark.parametrize("num_replicas", [1, 2, 3])
+@pytest.mark.parametrize(
+    "num_replicas", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_workers_train_what_a_plain_loop_trains(num_replicas: int) -> None:
     """Any number of workers trains what a plain loop trains, also with unequal batches, and reports it all."""
     model, losses = trained_alone(2, batch_size=8)
@@ -65,6 +67,7 @@ def test_a_trainer_goes_on_from_a_file_of_another(tmp_path: Path) -> None:
     assert saved["objects"]["model_0"].keys() == {"weight", "bias"}
 
 
+@pytest.mark.slow
 def test_a_pinned_state_stays() -> None:
     """A pinned checkpoint stays, while a newer one replaces all others."""
     with PyTorchTrainer(**CREATORS, num_replicas=1, batch_size=8) as trainer:

@@ -147,6 +147,7 @@ def test_a_death_while_a_state_is_stored_repeats_its_pass_too(deaths: Path, capl
     assert reported == [(NUM_BATCHES * number, loss) for number, loss in enumerate(losses(expected), 1)]
 
 
+@pytest.mark.slow
 def test_a_state_is_stored_while_the_program_goes_on(deaths: Path) -> None:
     """A checkpoint that was asked for stays, and calls that need its copy of the state wait for it."""
     with trainer(deaths, initialization_hook=hold_saves) as one:
@@ -166,6 +167,7 @@ def test_a_state_is_stored_while_the_program_goes_on(deaths: Path) -> None:
     assert list(epochs.values()) == [3]
 
 
+@pytest.mark.slow
 def test_a_kept_state_that_is_gone_is_named(deaths: Path, home: Home) -> None:
     """If the last kept state is gone, a retry says so; a training with a newer state in memory goes on."""
     with trainer(deaths) as one:
@@ -202,6 +204,7 @@ def test_retries_end(deaths: Path) -> None:
     assert losses([first, second]) == losses(expected)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_in_another_call_is_replaced(deaths: Path) -> None:
     """If a worker dies in validate(), that call fails, and the next pass starts from the state before it."""
     with trainer(deaths) as undisturbed:

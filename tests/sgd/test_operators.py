@@ -86,6 +86,7 @@ def test_a_torch_trainer_trains_what_a_plain_loop_trains(num_workers: int) -> No
         assert validated["val_loss"] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_an_operator_registers_what_it_trains(tmp_path: Path) -> None:
     """A registered operator gets epoch, step and info, its schedulers step, and a checkpoint has its state."""
     config = {"batch_size": 4}

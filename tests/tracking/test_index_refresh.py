@@ -64,6 +64,7 @@ _REFRESH = """
 @needs("many processes")
 @settings(max_examples=25, deadline=None, phases=[Phase.reuse, Phase.generate])  # chance does not shrink
 @given(chance=st.randoms(use_true_random=False))
+@pytest.mark.slow
 def test_an_index_that_grew_in_any_steps_says_what_a_rebuilt_one_says(chance: random.Random) -> None:
     """Journals grow by any bytes, in any order, between refreshes; folders look unchanged unless a file came."""
     with tempfile.TemporaryDirectory() as directory:
@@ -406,6 +407,7 @@ def test_a_copied_trial_is_a_trial_of_its_own(home: Home) -> None:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_a_long_indexing_says_on_a_terminal_how_far_it_is(home: Home) -> None:
     """Long indexing shows its progress on a terminal and nothing elsewhere."""
     folder = new_trial(home)
