@@ -50,7 +50,7 @@ demo: $(DEMO_INSTALLED)  ## train, kill, resume, compare and search: the main jo
 	@$(PYTHON) examples/demo.py
 
 test: $(INSTALLED)  ## the tests that need no compiler, no system package and no other framework
-	@echo "running the tests: about seven minutes on two cores"
+	@echo "running the tests: seven to ten minutes on two cores"
 	@$(call run_tests,$(PYTEST))
 
 test-integrations: $(ALL_INSTALLED)  ## the tests of many processes, and those with Horovod, DeepSpeed, Ray, Slurm, ssh, strace, Chromium and all bucket servers

@@ -128,7 +128,7 @@ def test_contributors_are_told_the_floors_as_they_are() -> None:
 
 
 def test_one_module_decodes_to_types() -> None:
-    """Only `core_sdk.decoding` lets msgspec decode to types: elsewhere two threads could look up one type at once."""
+    """One module decodes to types with msgspec: elsewhere two threads could look up one type at once, and crash."""
     found = set()
     for path in (ROOT / "core_sdk").rglob("*.py"):
         for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
