@@ -23,7 +23,8 @@ ALL_INSTALLED := $(INSTALLED) $(INTEGRATIONS_INSTALLED) $(AZURITE_INSTALLED) $(F
 # Six processes, also on two cores, because most tests wait for what they have started; more disturb the tests that
 # measure time. Each takes a part of the tests in order, because neighbours share servers, and at the end helps the others.
 PYTEST := $(BIN)/pytest --numprocesses 6 --dist worksteal
-# A cluster of Ray has a dozen processes: one at a time.
+# A cluster of Ray has a dozen processes, of which most wait: two at a time.
+PYTEST_ON_RAY := $(BIN)/pytest --numprocesses 2 --dist worksteal
 PYTEST_ALONE := $(BIN)/pytest
 # Runs tests; those that fail beside others get one more try, alone. If they pass, the second run names them at its end:
 # the test depends on its neighbours' load, which is worth a mend but no refusal.
@@ -37,7 +38,7 @@ help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # What Debian brings for the tests of several hosts, of failing disks and of the web page. A test whose package is missing is skipped, by name.
-PACKAGES := iproute2 iptables openssh-client openssh-server slurmctld slurmd slurm-client munge strace cmake g++ chromium firefox-esr
+PACKAGES := iproute2 iptables openssh-client openssh-server slurmctld slurmd slurm-client munge strace cmake g++ chromium-headless-shell firefox-esr
 
 packages:  ## Debian's packages for the tests of several nodes and of failing disks (as root)
 	@missing=$$(for each in $(PACKAGES); do dpkg -s $$each >/dev/null 2>&1 || echo $$each; done); \
@@ -56,7 +57,7 @@ test: $(INSTALLED)  ## the tests that need no compiler, no system package and no
 test-integrations: $(ALL_INSTALLED)  ## the tests of many processes, and those with Horovod, DeepSpeed, Ray, Slurm, ssh, strace, Chromium and all bucket servers
 	@echo "running the tests of integrations; those whose part is missing are skipped, by name"
 	@$(call run_tests,$(PYTEST) $(INTEGRATIONS),$(INTEGRATIONS))
-	@$(call run_tests,$(PYTEST_ALONE) $(ON_RAY),$(ON_RAY))
+	@$(call run_tests,$(PYTEST_ON_RAY) $(ON_RAY),$(ON_RAY))
 
 test-all: $(ALL_INSTALLED)  ## both, and the slow tests
 	@$(PYTEST) -m "not ray and not gpu"

@@ -1,6 +1,6 @@
 """Takes the pictures of the web page that the documentation shows: writes a home, serves it, and looks at each view.
 
-python docs/screenshots.py            # writes docs/ui/*.png; it needs Debian's chromium and playwright
+python docs/screenshots.py            # writes docs/ui/*.png; it needs Debian's chromium-headless-shell and playwright
 """
 
 from __future__ import annotations

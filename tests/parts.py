@@ -152,7 +152,7 @@ def _gpu() -> str | None:
 
 
 def _browser() -> str | None:
-    return _programs("chromium")() or _module("playwright")()
+    return _programs("chromium-headless-shell")() or _module("playwright")()
 
 
 def _firefox() -> str | None:
