@@ -84,10 +84,12 @@ def await_steps(home: Home, trial_id: int, steps: int) -> None:
     wait_for(has_come, timeout_s=60)
 
 
-def actors() -> list[psutil.Process]:
-    """Returns the processes of attempts' actors in all clusters."""
-    processes = psutil.process_iter(["cmdline"])
-    return [process for process in processes if "AttemptActor" in str(process.info["cmdline"])]
+def actors(address: str) -> list[psutil.Process]:
+    """Returns the processes of attempts' actors in this cluster."""
+    port = address.rpartition(":")[2]
+    found = [each for each in psutil.process_iter(["cmdline"]) if "AttemptActor" in str(each.info["cmdline"])]
+    raylets = [(each, each.parent()) for each in found]
+    return [each for each, raylet in raylets if raylet is not None and f":{port} " in " ".join(raylet.cmdline())]
 
 
 def problem_of(cli: Cli, experiment_id: int) -> str:
@@ -134,7 +136,7 @@ def test_an_attempt_on_ray_outlives_its_actor(cli: Cli, home: Home, ray_address:
     experiment_id = create(cli, home, ray_address, pause_s=0.3)
     await_steps(home, 1, 1)
 
-    max(actors(), key=psutil.Process.create_time).kill()
+    max(actors(ray_address), key=psutil.Process.create_time).kill()
 
     assert await_end(home, experiment_id).state == "COMPLETED"
     assert [event.attempt for event in events_of(home, experiment_id) if isinstance(event, AttemptBegun)] == [1]
@@ -147,7 +149,7 @@ def test_an_attempt_that_ends_without_a_master_gives_its_slots_back(cli: Cli, ho
     await_steps(home, 1, 1)
     os.kill(master_pid(home), signal.SIGKILL)
 
-    wait_for(lambda: not actors(), timeout_s=90)
+    wait_for(lambda: not actors(ray_address), timeout_s=90)
 
     assert home.folder(1).running_attempt() is None
     cli("master", "up")

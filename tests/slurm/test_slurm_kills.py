@@ -16,6 +16,7 @@ from launches import live_processes
 from parts import needs
 
 from core_sdk.alive import signed_by
+from core_sdk.environment.names import HOME_VARIABLE
 from core_sdk.errors import TrialNotFoundError
 from core_sdk.experiments.calling import lock_path
 from core_sdk.tracking import Home, open_view
@@ -38,12 +39,12 @@ max_restarts: 1000
 _RECOVERY_S = 180
 
 
-def _processes(words: str) -> list[int]:
-    """Returns the processes on all hosts whose command line has these words."""
+def _processes(home: Home, words: str) -> list[int]:
+    """Returns the processes of this home, on all hosts, whose command line has these words."""
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if words in " ".join(process.cmdline()):
+        with contextlib.suppress(psutil.Error):  # other tests have jobs, too
+            if words in " ".join(process.cmdline()) and process.environ().get(HOME_VARIABLE) == str(home.root):
                 found.append(process.pid)
     return found
 
@@ -61,9 +62,9 @@ class Killing:
             "slurmctld": slurm.restart_controller,
             "slurmd": lambda: slurm.restart_slurmd(self._random.choice(list(slurm.hosts))),
             "node": lambda: slurm.reboot(self._random.choice(list(slurm.hosts)[1:])),
-            "job": lambda: self._kill_one(_processes("core_sdk.slurm --trial")),
+            "job": lambda: self._kill_one(_processes(home, "core_sdk.slurm --trial")),
             "agent": lambda: self._kill_one(list(self._agents())),
-            "rank": lambda: self._kill_one(_processes("train.py alone")),
+            "rank": lambda: self._kill_one(_processes(home, "train.py alone")),
         }
 
     def kill_at_random(self, number: int) -> None:
@@ -84,7 +85,7 @@ class Killing:
             self._slurm.try_to_run(["kill", "-9", str(pid)], cwd=self._place)  # it may have ended meanwhile
 
     def _agents(self) -> Iterator[int]:
-        for pid in _processes("train.py alone"):
+        for pid in _processes(self._home, "train.py alone"):
             with contextlib.suppress(psutil.Error):
                 yield psutil.Process(pid).ppid()
 
