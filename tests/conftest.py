@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pkgutil
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import engine_choice
 import hypothesis
 import parts
 import pytest
-import ray_choice
 from buckets.opening import servers_on_demand
 from buckets.servers import BucketServer
 from cli.commands import WarmCli
@@ -24,6 +25,7 @@ from second_tries import describe
 from warm import warm_program
 from workers.engines import dying_ray, programs, ray_address, two_ray_nodes, unwatched_ray
 
+from core_sdk import cli
 from core_sdk.processes import heed_signals
 from core_sdk.tracking import Home
 
@@ -66,10 +68,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("integration")
         if "gpu" in needed:
             item.add_marker("gpu")
+        name = getattr(item, "originalname", item.name)
         if "ray" in needed:
             item.add_marker("ray")
-            if getattr(item, "originalname", item.name) not in ray_choice.CHOSEN:
+            if name not in engine_choice.ON_RAY:
                 item.add_marker("slow")
+        if _engine_of(item) == "forked" and name not in engine_choice.FORKED:
+            item.add_marker("slow")
+
+
+def _engine_of(item: pytest.Item) -> object:
+    """Returns the engine of a test's programs, or None if it has none."""
+    return item.callspec.params.get("programs") if hasattr(item, "callspec") else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -101,8 +111,16 @@ def start_server() -> Iterator[Callable[[str], BucketServer]]:
 @pytest.fixture(scope="session")
 def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCli]:
     """Runs commands of `core-sdk` without the time that their imports take."""
-    modules = ["core_sdk.cli._app", "core_sdk.client", "core_sdk.tracking.index", "rich.table"]
-    with warm_program("core_sdk.cli:main", *modules) as program:
+    commands = [name for _, name, _ in pkgutil.walk_packages(cli.__path__, "core_sdk.cli.") if "__main__" not in name]
+    # typer reads pydantic, where it is installed, when it first converts an argument.
+    others = [
+        "core_sdk.client",
+        "core_sdk.storage.directory",
+        "core_sdk.tracking.index",
+        "rich.table",
+        "typer._adapters",
+    ]
+    with warm_program("core_sdk.cli:main", *commands, *others) as program:
         yield WarmCli(program, tmp_path_factory.mktemp("cli"))
 
 

@@ -46,10 +46,11 @@ PAUSED = 75
 
 QUICK = ("README.md", "docs/format.md", "docs/variables.md")
 LONG = (
-    "docs/distributed-reference.md", "docs/exact-resume.md", "docs/moving-from-determined.md", "docs/pytorch.md",
-    "docs/seeds.md", "docs/sgd.md", "docs/train.md", "docs/tutorial-search.md", "docs/ui.md",
+    "docs/collection.md", "docs/custom-search.md", "docs/distributed.md", "docs/distributed-reference.md",
+    "docs/exact-resume.md", "docs/media.md", "docs/moving-from-determined.md", "docs/pytorch.md", "docs/seeds.md",
+    "docs/sgd.md", "docs/train.md", "docs/tutorial-search.md", "docs/ui.md",
 )  # fmt: skip
-"""Documents that train for minutes. The examples that they show have tests of their own."""
+"""Documents whose commands take a minute or more beside others. What they show has tests of its own."""
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:

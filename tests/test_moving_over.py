@@ -355,6 +355,7 @@ def test_a_script_that_insists_on_a_cluster_finds_one_under_core_sdk_run(tmp_pat
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_a_data_parallel_script_is_paused_and_goes_on_on_two_ranks(tmp_path: Path) -> None:
     """A data-parallel script can be paused and resumed on two ranks with the renamed launcher."""
     script = tmp_path / "train.py"

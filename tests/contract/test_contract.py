@@ -971,6 +971,7 @@ def test_27_a_rank_that_fails_leaves_no_sharded_checkpoint(home: Home, start_scr
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_77_dcp_stores_all_or_nothing_for_any_number_of_ranks(home: Home, start_script: StartScript) -> None:
     """Two ranks store a tensor, and then one of them dies in `dcp.save()`; one rank loads it, and notices damage."""
     body = """
@@ -1868,7 +1869,9 @@ def test_51_each_batch_has_its_samples_on_any_number_of_ranks() -> None:
 
 
 @needs("many processes")
-@pytest.mark.parametrize("victim", ["the program", "rank 0", "rank 1"])
+@pytest.mark.parametrize(
+    "victim", ["the program", *(pytest.param(rank, marks=pytest.mark.slow) for rank in ("rank 0", "rank 1"))]
+)
 def test_52_a_fit_goes_on_from_its_last_checkpoint(home: Home, start_script: StartScript, victim: str) -> None:
     """fit() goes on from its last checkpoint, in the same program after a worker's death or in the next start."""
     source = """

@@ -114,7 +114,7 @@ def ranks_said(output: str) -> list[str]:
 
 @needs("many processes")
 @pytest.mark.parametrize(
-    ("launcher", "how"), [pytest.param("torchrun", "pause", marks=needs("many processes")), ("ours", "SIGTERM")]
+    ("launcher", "how"), [pytest.param("torchrun", "pause", marks=pytest.mark.slow), ("ours", "SIGTERM")]
 )
 def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: Home, launcher: str, how: str) -> None:
     """A paused training resumes from one checkpoint on every rank, and each step is reported once."""
@@ -143,7 +143,7 @@ def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: H
 
 @needs("many processes")
 @pytest.mark.parametrize(
-    ("launcher", "is_run"), [pytest.param("torchrun", True, marks=needs("many processes")), ("ours", False)]
+    ("launcher", "is_run"), [pytest.param("torchrun", True, marks=pytest.mark.slow), ("ours", False)]
 )
 def test_restarted_ranks_go_on_with_the_trial(trainings: Trainings, home: Home, launcher: str, is_run: bool) -> None:
     """Ranks that the launcher restarts continue as the next attempt, from the newest checkpoint."""

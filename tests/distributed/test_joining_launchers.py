@@ -134,6 +134,7 @@ def test_two_torchruns_are_two_nodes(start_torchrun: StartTorchrun, tmp_path: Pa
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_ranks_that_torchrun_starts_again_form_a_new_group(start_torchrun: StartTorchrun, tmp_path: Path) -> None:
     """Ranks that torchrun restarts form a new group, even if the first chief was killed while it waited."""
     torchrun = start_torchrun(
@@ -340,6 +341,7 @@ def test_a_store_that_does_not_answer_is_named(as_under_torchrun: pytest.MonkeyP
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_ranks_that_a_framework_started_meet_through_their_process_group(
     start_script: Callable[..., Script], free_port: int
 ) -> None:

@@ -99,6 +99,7 @@ def test_each_step_reaches_the_stated_accuracy(undisturbed: dict[str, Run], scri
     assert_reaches_its_accuracy(output)
 
 
+@pytest.mark.slow
 def test_a_paused_and_resumed_training_reports_as_if_undisturbed(shell: Shell, uninterrupted: list[Point]) -> None:
     """Pause and resume, by the commands that a person types, leave no trace in any series."""
     with shell.start(CORE_SDK, "run", "--", sys.executable, CHECKPOINTS) as process:
@@ -127,6 +128,7 @@ def test_a_killed_and_resumed_training_reports_as_if_undisturbed(shell: Shell, u
     assert shell.series(1) == [point for point in uninterrupted if point[1] <= 6 * STEPS_PER_EPOCH]
 
 
+@pytest.mark.slow
 def test_a_continued_training_counts_from_zero_with_what_was_learned(undisturbed: dict[str, Run]) -> None:
     """`trial continue` begins a new trial with the learned weights, whose steps count from zero."""
     shell = undisturbed[CHECKPOINTS.name].shell

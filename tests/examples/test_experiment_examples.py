@@ -38,7 +38,7 @@ def trials(experiment_id: int) -> list[dict[str, Any]]:
     ("config", "options"),
     [
         pytest.param("0_plain.yaml", ["entrypoint=python3 0_plain.py --epochs 1"], marks=pytest.mark.slow),
-        ("1_metrics.yaml", ["entrypoint=python3 1_metrics.py --epochs 1"]),
+        pytest.param("1_metrics.yaml", ["entrypoint=python3 1_metrics.py --epochs 1"], marks=pytest.mark.slow),
         pytest.param("2_checkpoints.yaml", ["entrypoint=python3 2_checkpoints.py --epochs 1"], marks=pytest.mark.slow),
         pytest.param("3_search_ready.yaml", ["searcher.max_trials=4"], marks=pytest.mark.slow),
         ("4_search.yaml", ["searcher.max_trials=3", "searcher.max_time=3", "searcher.num_rungs=2"]),

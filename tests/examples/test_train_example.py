@@ -42,8 +42,9 @@ def test_one_process_alone_learns_the_digits() -> None:
 
 @pytest.mark.parametrize(
     ("script", "option"),
-    [("9_train.py", "--workers=2"), pytest.param("9_sgd.py", "--replicas=2", marks=pytest.mark.slow)],
+    [("9_train.py", "--workers=2"), ("9_sgd.py", "--replicas=2")],
 )
+@pytest.mark.slow
 def test_workers_learn_the_digits_also_after_a_pause(home: Home, script: str, option: str) -> None:
     """With two workers, the example learns the digits, also when it is paused and resumed."""
     first = start(str(CORE_SDK), "run", "--", sys.executable, str(EXAMPLES / script), option)

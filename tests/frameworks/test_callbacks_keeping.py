@@ -201,6 +201,7 @@ def test_where_the_trainer_keeps_all_the_home_does(callbacks: FrameworkEnvironme
     assert copies() == ["checkpoint-2", "checkpoint-4", "checkpoint-6"] == files(tmp_path)
 
 
+@pytest.mark.slow
 def test_what_the_policy_keeps_for_ever_stays_when_its_file_goes(
     callbacks: FrameworkEnvironment, tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ def test_a_paused_training_on_two_ranks_goes_on_to_its_end(start: Callable[[int]
 
 
 @pytest.mark.parametrize("start", chosen("lightning"), indirect=True)
+@pytest.mark.slow
 def test_a_killed_training_goes_on_from_its_newest_checkpoint(start: Callable[[int], Training]) -> None:
     """A killed training resumes from its newest checkpoint, and repeated reports are shown once."""
     training = start(1)

@@ -29,7 +29,7 @@ NUM_CHECKPOINTS = 4
 TIMEOUT_S = 60.0
 
 
-@pytest.fixture(params=["directory", "strict GCS"])
+@pytest.fixture(params=["directory", pytest.param("strict GCS", marks=pytest.mark.slow)])
 def url(
     request: pytest.FixtureRequest,
     tmp_path: Path,

@@ -68,6 +68,7 @@ def train():
             attempt(lambda: save(context, steps_completed, OPTIONS))
 attempt(train)
 """
+QUICK = ("save", "deletion", "upload")
 SCENARIOS = {
     "save": SAVES.replace("OPTIONS", ""),
     "sharded save": SAVES.replace("OPTIONS", "shard=True"),
@@ -202,7 +203,9 @@ def fail_each(folder: Path, scenario: str, error: str, calls: list[Call]) -> Non
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize(
+    "scenario", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SCENARIOS]
+)
 def test_a_few_failed_writes(tmp_path: Path, scenario: str) -> None:
     """A sample of failed writes (EIO), another one for each number of calls, loses no acknowledged checkpoint."""
     calls = Stage(tmp_path / "counted", scenario).calls()

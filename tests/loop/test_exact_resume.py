@@ -191,6 +191,7 @@ def check_pair(directory: Path, undisturbed_pair: list[list[Seen]], num_workers:
 
 @needs("many processes")
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_two_ranks_that_are_stopped_and_killed_resume_exactly(
     tmp_path: Path, undisturbed_pair: list[list[Seen]]
 ) -> None:

@@ -96,7 +96,7 @@ GRID = [
 
 
 def _marks(kind: str, shuffle: bool, is_known: bool, last_batch: LastBatch) -> list[pytest.MarkDecorator]:
-    is_typical = shuffle and is_known == (kind == "sequence") and last_batch != "keep"
+    is_typical = kind == "sequence" and shuffle and is_known and last_batch != "keep"
     return [needs("many processes"), *([] if is_typical else [pytest.mark.slow])]
 
 

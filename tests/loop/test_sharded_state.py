@@ -73,6 +73,7 @@ def weights(model: torch.nn.Module) -> list[tuple[str, Any]]:
 
 
 @needs("many processes")
+@pytest.mark.slow
 def test_it_is_stored_in_parts_and_goes_on_exactly(ranks: Ranks, tmp_path: Path) -> None:
     """A sharded training is stored in parts and resumes exactly; all files load with `weights_only=True`."""
     ranks.run(train, 2, "whole", 4, tmp_path / "whole")

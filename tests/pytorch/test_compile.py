@@ -101,7 +101,7 @@ def test_the_names_in_the_state_are_those_of_the_model() -> None:
 
 
 @needs("many processes")
-@pytest.mark.parametrize("compiles_again", [True, False])
+@pytest.mark.parametrize("compiles_again", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_compiled_training_goes_on_as_if_it_had_never_been_stopped(compiles_again: bool) -> None:
     """A compiled training that was stopped resumes exactly, also without compilation."""
     compiled = {"backend": "aot_eager"}

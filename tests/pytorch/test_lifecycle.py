@@ -83,6 +83,7 @@ def assert_whole(training: Reports) -> None:
 
 
 @pytest.mark.usefixtures("master")
+@pytest.mark.slow
 def test_pauses_and_a_kill_leave_no_trace_in_an_experiment(home: Home, stage: Stage) -> None:
     """A paused and a killed experiment have the same reports as an undisturbed one."""
     undisturbed = completed(home, stage.submit(home))

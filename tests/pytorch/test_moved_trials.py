@@ -160,7 +160,7 @@ GAN = """
             marks=pytest.mark.slow,
             id="custom reducers",
         ),
-        pytest.param(GAN, {"loss", "g_loss", "d_loss"}, {"loss"}, id="gan"),
+        pytest.param(GAN, {"loss", "g_loss", "d_loss"}, {"loss"}, marks=pytest.mark.slow, id="gan"),
     ],
 )
 def test_a_script_with_a_trial_runs(

@@ -119,9 +119,8 @@ def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
 
 
 @needs("many processes")
-@pytest.mark.parametrize(
-    ("stop", "kind"), [(StopAtStart(), LineTrial), pytest.param(None, StoppedAsItStarts, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("stop", "kind"), [(StopAtStart(), LineTrial), (None, StoppedAsItStarts)])
 def test_a_stop_before_the_first_batch_saves_what_there_is(stop: PyTorchCallback | None, kind: type[LineTrial]) -> None:
     """A stop before the first batch stores a checkpoint of step 0, from which the training resumes."""
     _, whole = run("whole")

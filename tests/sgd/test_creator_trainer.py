@@ -46,6 +46,7 @@ def test_workers_train_what_a_plain_loop_trains(num_replicas: int) -> None:
     assert [each.metrics for each in trial.iter_metrics("validation")] == [{**validated, "epoch": 2}]
 
 
+@pytest.mark.slow
 def test_a_trainer_goes_on_from_a_file_of_another(tmp_path: Path) -> None:
     """A trainer continues exactly from another trainer's file, also with another number of workers."""
     with PyTorchTrainer(**CREATORS, num_replicas=2, batch_size=8, **IN_ORDER) as trainer:

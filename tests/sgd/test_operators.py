@@ -65,7 +65,8 @@ class Registering(TrainingOperator):
 CREATED: dict[str, Any] = {**CREATORS, "data_creator": loaders_creator}
 
 
-@pytest.mark.parametrize("num_workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_workers", [1, 2])
 def test_a_torch_trainer_trains_what_a_plain_loop_trains(num_workers: int) -> None:
     """A TorchTrainer trains what a plain loop trains, from creators or from an operator that is made of them."""
     model, losses = trained_alone(1, batch_size=8)
@@ -123,6 +124,7 @@ class Forgetful(TrainingOperator):
     """Registers nothing."""
 
 
+@pytest.mark.slow
 def test_what_cannot_be_trained_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     """Impossible arguments are refused with what to do instead; those without an effect are named in a warning."""
     with pytest.raises(TypeError, match="it must be a class of TrainingOperator"):

@@ -134,6 +134,7 @@ def test_global_batches_stay_while_workers_go_and_come(tmp_path: Path) -> None:
     assert [each["loss"] for each in passes] == pytest.approx(trained_alone(seen), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_workers_are_waited_for(tmp_path: Path) -> None:
     """While there is room for no worker, the trainer waits, and goes on when there is room."""
     engine = SmallEngine()

@@ -57,6 +57,7 @@ def losses(home: Home, trial_id: int) -> list[object]:
     return [record.metrics for record in records if isinstance(record, Report)]
 
 
+@pytest.mark.slow
 def test_two_nodes_have_the_losses_of_two_ranks_on_one(slurm: Cluster, home: Home, place: Path) -> None:
     """A training over two nodes computes, to the last bit, what two ranks on one node do."""
     (place / "losses.py").write_text(_LOSSES)

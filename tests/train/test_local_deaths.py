@@ -13,7 +13,9 @@ from core_sdk.tracking import Home
 pytestmark = [needs("many processes"), pytest.mark.parametrize("programs", ["local"], indirect=True)]
 
 
-@pytest.mark.parametrize("role", ["program", "spawner", "worker", "guardian"])
+@pytest.mark.parametrize(
+    "role", ["program", "worker", *(pytest.param(role, marks=pytest.mark.slow) for role in ("spawner", "guardian"))]
+)
 def test_no_process_is_left_of_a_training_of_which_one_is_killed(trainings: Programs, home: Home, role: str) -> None:
     """No process is left over when one of a training is killed, and a living program learns of its worker's death."""
     program = trainings.start("""

@@ -1,10 +1,10 @@
-"""The tests on Ray that continuous integration runs: one or two for each promise.
+"""The tests on Ray and with forked workers that continuous integration runs: one or two for each promise.
 
-A test on a cluster takes ten seconds or more, and no two can run beside each other. The rest of the contract suites
-runs there on local processes, and on Ray with `make test-all`.
+A test on a cluster takes ten seconds or more. The rest of the contract suites runs there on local processes that are
+executed, and in every way with `make test-all`.
 """
 
-CHOSEN = frozenset(
+ON_RAY = frozenset(
     {
         # workers
         "test_a_killed_worker_is_named_and_ends_the_others",
@@ -36,5 +36,19 @@ CHOSEN = frozenset(
         "test_a_node_that_is_cut_off_for_a_while_goes_on",
         "test_a_trial_goes_on_elsewhere_when_its_node_dies_with_its_spool",
         "test_records_of_nodes_that_do_not_see_the_home_come_home",
+    }
+)
+
+FORKED = frozenset(
+    {
+        "test_a_killed_worker_is_named_and_ends_the_others",
+        "test_an_exception_arrives_with_its_traceback_and_leaves_the_workers",
+        "test_ctrl_c_ends_the_program_and_its_workers",
+        "test_no_worker_outlives_a_killed_program",
+        "test_sixty_four_workers_start_answer_and_end",
+        "test_stop_is_seen_by_should_preempt",
+        "test_torch_distributed_works_on_two_and_three_workers",
+        "test_workers_are_forked_from_a_new_process_if_the_last_one_was_killed",
+        "test_workers_start_again_with_fewer_and_with_more",
     }
 )
