@@ -21,7 +21,7 @@ class Echo(BaseHTTPRequestHandler):
     """Answers GET with `CONTENT`, PUT with the length of the body and POST with a location; counts requests."""
 
     protocol_version = "HTTP/1.1"
-    num_handled = 0
+    server: EchoServer
 
     def do_GET(self) -> None:
         self.answer(200, {"Content-Length": str(len(CONTENT))}, CONTENT)
@@ -51,7 +51,7 @@ class Echo(BaseHTTPRequestHandler):
         return body
 
     def answer(self, code: int, headers: dict[str, str], body: bytes) -> None:
-        Echo.num_handled += 1
+        self.server.num_handled += 1
         self.send_response(code)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -63,23 +63,26 @@ class Echo(BaseHTTPRequestHandler):
 
 
 class EchoServer(ThreadingHTTPServer):
+    num_handled = 0
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignores connections that the proxy breaks."""
 
 
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[tuple[str, int]]:
+@pytest.fixture
+def upstream() -> Iterator[EchoServer]:
+    """A server for each test, since a request that was cut off may still be counted when its test is over."""
     with EchoServer(("127.0.0.1", 0), Echo) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield "127.0.0.1", server.server_port
+        yield server
         server.shutdown()
         thread.join()
 
 
 @pytest.fixture
-def proxy(upstream: tuple[str, int]) -> Iterator[Proxy]:
-    with start_proxy(upstream) as proxy:
+def proxy(upstream: EchoServer) -> Iterator[Proxy]:
+    with start_proxy(("127.0.0.1", upstream.server_port)) as proxy:
         yield proxy
 
 
@@ -118,10 +121,11 @@ def test_without_a_fault_all_passes_over_one_connection(proxy: Proxy, client: ht
     assert proxy.log[2][:3] == ("PUT", "/some thing", len(CONTENT))
 
 
-def test_a_dropped_request_is_never_heard_of(proxy: Proxy, client: http.client.HTTPConnection) -> None:
+def test_a_dropped_request_is_never_heard_of(
+    proxy: Proxy, client: http.client.HTTPConnection, upstream: EchoServer
+) -> None:
     """A dropped request does not reach the server, and later ones do."""
     proxy.fault(2, faults.drop_request())
-    num_handled = Echo.num_handled
 
     ask(client, "DELETE")
     with pytest.raises(ConnectionError):
@@ -129,7 +133,7 @@ def test_a_dropped_request_is_never_heard_of(proxy: Proxy, client: http.client.H
     client.close()
     ask(client, "DELETE")
 
-    assert Echo.num_handled == num_handled + 2
+    assert upstream.num_handled == 2
 
 
 def test_a_request_is_dropped_within_its_body(proxy: Proxy, client: http.client.HTTPConnection) -> None:
@@ -142,14 +146,15 @@ def test_a_request_is_dropped_within_its_body(proxy: Proxy, client: http.client.
     assert [entry.bytes_up for entry in proxy.log] in ([], [1000])
 
 
-def test_of_a_lost_answer_the_server_has_done_the_work(proxy: Proxy, client: http.client.HTTPConnection) -> None:
+def test_of_a_lost_answer_the_server_has_done_the_work(
+    proxy: Proxy, client: http.client.HTTPConnection, upstream: EchoServer
+) -> None:
     proxy.fault(lambda request: request.method == "PUT", faults.lose_answer())
-    num_handled = Echo.num_handled
 
     with pytest.raises(ConnectionError):
         ask(client, "PUT", CONTENT)
 
-    assert Echo.num_handled == num_handled + 1
+    assert upstream.num_handled == 1
 
 
 @pytest.mark.parametrize(
@@ -166,12 +171,13 @@ def test_an_answer_ends_within_its_body(
         ask(client, "GET")
 
 
-def test_other_answers_come_in_the_servers_place(proxy: Proxy, client: http.client.HTTPConnection) -> None:
+def test_other_answers_come_in_the_servers_place(
+    proxy: Proxy, client: http.client.HTTPConnection, upstream: EchoServer
+) -> None:
     """Refusals, a login page, the way to it; the connection stays, and a request's body is read away."""
     proxy.fault(1, faults.status(429, retry_after_s=3))
     proxy.fault(2, faults.captive_portal())
     proxy.fault(3, faults.redirect_to_portal(307))
-    num_handled = Echo.num_handled
 
     client.request("PUT", "/", CONTENT)
     refusal = client.getresponse()
@@ -188,7 +194,7 @@ def test_other_answers_come_in_the_servers_place(proxy: Proxy, client: http.clie
     assert page[1].startswith(b"<!DOCTYPE html>")
     assert redirect.status == 307
     assert landed.read() == page[1]
-    assert Echo.num_handled == num_handled
+    assert upstream.num_handled == 0
     assert proxy.requests == 3
 
 
@@ -220,11 +226,14 @@ def test_a_stalled_request_waits_until_it_is_released(proxy: Proxy, client: http
     assert answer.result() == (200, CONTENT)
 
 
-def test_all_connections_share_one_rate(upstream: tuple[str, int]) -> None:
+def test_all_connections_share_one_rate(upstream: EchoServer) -> None:
     """All connections together are limited to one rate."""
     began = time.monotonic()
 
-    with start_proxy(upstream, bytes_per_s=len(CONTENT) * 16) as proxy, ThreadPoolExecutor(4) as pool:
+    with (
+        start_proxy(("127.0.0.1", upstream.server_port), bytes_per_s=len(CONTENT) * 16) as proxy,
+        ThreadPoolExecutor(4) as pool,
+    ):
 
         def fetch(_: int) -> tuple[int, bytes]:
             with closing(http.client.HTTPConnection(*proxy.address, timeout=20)) as client:
