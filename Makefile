@@ -38,7 +38,7 @@ help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # What Debian brings for the tests of several hosts, of failing disks and of the web page. A test whose package is missing is skipped, by name.
-PACKAGES := iproute2 iptables openssh-client openssh-server slurmctld slurmd slurm-client munge strace cmake g++ chromium-headless-shell firefox-esr
+PACKAGES := iproute2 iptables openssh-client openssh-server slurmctld slurmd slurm-client munge strace cmake g++ chromium chromium-headless-shell firefox-esr
 
 packages:  ## Debian's packages for the tests of several nodes and of failing disks (as root)
 	@missing=$$(for each in $(PACKAGES); do dpkg -s $$each >/dev/null 2>&1 || echo $$each; done); \

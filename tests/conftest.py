@@ -61,7 +61,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks each test that needs a part as one of an integration, and begins with the longest."""
-    items.sort(key=lambda item: item.path.name != "test_docs.py")
+    items.sort(key=lambda item: (item.path.name != "test_docs.py", item.path.parent.name != "frameworks"))
     for item in items:
         needed = parts.parts_of(item)
         if needed:

@@ -25,7 +25,6 @@ ON_RAY = frozenset(
         "test_a_training_that_lost_a_worker_goes_on_with_as_many",
         # experiments
         "test_a_killed_master_finds_its_attempts_on_ray_again",
-        "test_a_trial_goes_on_elsewhere_when_its_node_dies",
         "test_an_experiment_on_ray_is_paused_and_goes_on",
         "test_experiments_that_no_cluster_can_run_are_refused",
         "test_slots_of_a_ray_cluster_are_listed_with_their_trials",

@@ -186,6 +186,7 @@ _BY_PARAMETER: dict[str, Callable[[], str | None]] = {
 _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "browser": _browser,
     "callbacks": _callbacks,
+    "chromium": _programs("chromium"),
     "datasets": _module("datasets"),
     "deepspeed": _deepspeed,
     "firefox": _firefox,

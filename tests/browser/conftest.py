@@ -21,8 +21,9 @@ from core_sdk.tracking import Home
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 
-# Chromium without its own windows and menus, which take most of a test's time.
+# Chromium without its own windows and menus, which take most of a test's time, and without a history.
 CHROMIUM = "/usr/bin/chromium-headless-shell"
+CHROMIUM_WITH_WINDOWS = "/usr/bin/chromium"
 FIREFOX = "/usr/bin/firefox-esr"
 OPTIONS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from browser.conftest import CHROMIUM, OPTIONS
+from browser.conftest import CHROMIUM_WITH_WINDOWS, OPTIONS
 from browser.seeing import expect, rows
 from cli.commands import COMMAND
+from parts import needs
 from ports import reserved_port
 from processes import wait_for
 from tracking.journals import new_trial, record, report
@@ -313,12 +314,13 @@ def test_nobody_listens_beside_the_server_at_the_other_address_of_loopback(
     assert stranger.heard == ""
 
 
+@needs("chromium")
 def test_the_address_with_the_token_is_in_no_history(browser: Browser, start_ui: StartUi, tmp_path: Path) -> None:
     """The address with the token is not in the browser's history."""
     ui = start_ui()
     profile = tmp_path / "profile"
     context: BrowserContext = browser.browser_type.launch_persistent_context(
-        str(profile), executable_path=CHROMIUM, args=list(OPTIONS)
+        str(profile), executable_path=CHROMIUM_WITH_WINDOWS, args=list(OPTIONS)
     )
     page = context.pages[0]
     _enter(page, ui)

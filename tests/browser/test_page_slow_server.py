@@ -120,6 +120,7 @@ def test_a_zoom_keeps_the_curves_until_finer_ones_are_there(site: Site, open_vie
     page = open_view(site, "trials/25")
     plot = page.locator(".chart-plot").first
     plot.focus()
+    expect(page.locator(".loading")).to_have_count(0)
 
     with held(page, "comparison/metrics**"):
         page.keyboard.press("+")

@@ -154,6 +154,7 @@ BEST = {"monitor": "score", "mode": "max", "save_top_k": 2}
 LAST = {"save_top_k": 0, "save_last": True}
 
 
+@pytest.mark.slow
 def test_the_home_has_copies_of_the_files_that_lightning_keeps(
     callbacks: FrameworkEnvironment, tmp_path: Path, home: Home
 ) -> None:

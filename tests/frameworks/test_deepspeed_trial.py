@@ -45,10 +45,8 @@ def train(
     return [json.loads((directory / f"{job}.{rank}.json").read_text()) for rank in range(num_ranks)]
 
 
-@pytest.mark.parametrize(
-    ("num_ranks", "stage"),
-    [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_ranks", "stage"), [(1, 1), (2, 1), (2, 3)])
 def test_a_stopped_training_goes_on_as_if_it_had_never_been_stopped(
     deepspeed: FrameworkEnvironment, tmp_path: Path, num_ranks: int, stage: int
 ) -> None:

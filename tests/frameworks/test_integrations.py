@@ -190,7 +190,9 @@ with core.init(distributed=core.DistributedContext.from_torch_distributed()) as 
 @pytest.mark.parametrize(
     ("library", "message"),
     [
-        ("lightning", "the Trainer has 1 ranks, and the Context 2: pass `devices=`"),
+        pytest.param(
+            "lightning", "the Trainer has 1 ranks, and the Context 2: pass `devices=`", marks=pytest.mark.slow
+        ),
         pytest.param(
             "transformers",
             "the world size of the Trainer is 1, and that of the Context 2: ranks would train alone",

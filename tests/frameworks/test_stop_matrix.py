@@ -10,11 +10,10 @@ from frameworks.environments import FrameworkEnvironment
 TIMEOUT_S = 2400
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S + 60)
-@pytest.mark.parametrize("how_much", ["sample", pytest.param("all", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "script", ["lightning_matrix.py", pytest.param("transformers_matrix.py", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("how_much", ["sample", "all"])
+@pytest.mark.parametrize("script", ["lightning_matrix.py", "transformers_matrix.py"])
 def test_stops_change_nothing(callbacks: FrameworkEnvironment, tmp_path: Path, script: str, how_much: str) -> None:
     """Stops at any step change neither weights, best models, early stopping or schedules nor any report."""
     program = str(Path(__file__).with_name(script))

@@ -119,10 +119,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], in
 
 
 @needs("many processes")
-@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.slow), "after"])
-@pytest.mark.parametrize(
-    "number", [pytest.param(number, marks=[] if number == 5 else [pytest.mark.slow]) for number in range(1, 27)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", range(1, 27))
 def test_a_master_that_is_killed_at_an_event_decides_alike(
     number: int, moment: str, home: Home, tmp_path: Path, undisturbed: tuple[list[Any], int]
 ) -> None:

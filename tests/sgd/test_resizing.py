@@ -114,6 +114,7 @@ def trained_alone(global_batches: list[list[list[int]]]) -> list[float]:
     return losses
 
 
+@pytest.mark.slow
 def test_global_batches_stay_while_workers_go_and_come(tmp_path: Path) -> None:
     """When the number of workers changes, each global batch keeps its samples, and losses are the same."""
     engine = SmallEngine()

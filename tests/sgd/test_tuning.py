@@ -26,6 +26,7 @@ GRID: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_a_search_trains_trainers(home: Home) -> None:
     """Each trial on slots for all its replicas; the best model can be had from its checkpoint."""
     with running_master(Home.create(home.root), num_slots=2):

@@ -57,6 +57,7 @@ def kill_master(slurm: Cluster, home: Home) -> None:
     slurm.run(["kill", "-9", str(pid)])
 
 
+@pytest.mark.slow
 def test_trials_are_jobs_that_outlive_the_master(slurm: Cluster, home: Home, place: Path) -> None:
     """A killed master is followed by one that finds running and waiting jobs; a preempted trial gets another job."""
     blocker = int(slurm.run(["sbatch", "--parsable", "--nodes=1", "--cpus-per-task=4", "--wrap=sleep 600"], cwd=place))
