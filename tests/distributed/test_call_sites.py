@@ -81,6 +81,7 @@ def test_functions_made_anew_at_every_step_do_not_fill_the_memory() -> None:
     assert len(sites._known) <= 4_096
 
 
+@pytest.mark.skipif("sys.gettrace() is not None", reason="NOT TESTED: a tracer cannot encode such a name")
 def test_strange_file_names_and_functions_are_told() -> None:
     """Strange file and function names are described in one short, printable line."""
     (place,) = noted("def größe(): note(here())\ngröße()", "a\nb\udcff\ud800.py" + 100_000 * "x" + ".py")
