@@ -157,10 +157,7 @@ class DistributedContext(OfOneProcess):
         self.hosts: tuple[str, ...]
         """The host of each rank; ranks with equal hosts see the same files."""
         self._join_again: Callable[[], Channel]
-        self._join_ring: Callable[[], tuple[Channel, Channel] | None] = lambda: None
         self._background_channel: Channel | None = None
-        self._ring: tuple[Channel, Channel] | None = None
-        self._has_ring = False
         if place.size == 1:
             self.channel = self.node_channel = SoloChannel()
             self.hosts = (host_identity(),)
@@ -173,7 +170,6 @@ class DistributedContext(OfOneProcess):
                 join_again,
                 join_node,
                 join_ranks,
-                join_ring,
             )
 
             here, meeting = this_rank(place), MeetingPlace.read()
@@ -187,8 +183,6 @@ class DistributedContext(OfOneProcess):
                 everyone.close(error)
                 raise
             self._join_again = lambda: join_again(here, everyone, options, listen_options)
-            if place.cross_size > 1:
-                self._join_ring = lambda: join_ring(here, everyone, options)
         self._opened = [self.channel, self.node_channel]
         # Leaves for a script that does not call `close()`: the others would take this rank for dead.
         self._finalizer = weakref.finalize(self, _close_forgotten, self._opened, os.getpid())
@@ -249,16 +243,6 @@ class DistributedContext(OfOneProcess):
             self._background_channel = self._join_again()
             self._opened.append(self._background_channel)
         return self._background_channel
-
-    def ring(self) -> tuple[Channel, Channel] | None:
-        """Makes two groups of two for another thread's calls: with the node before, as the chief, and with the next.
-
-        None on ranks that are not local chiefs, and on a single node. The first call makes them, and is collective.
-        """
-        if not self._has_ring:
-            self._ring, self._has_ring = self._join_ring(), True
-            self._opened.extend(self._ring or ())
-        return self._ring
 
     def close(self, error: BaseException | None = None) -> None:
         """Leaves all groups; does nothing the second time. Other ranks' calls then fail with `error`."""

@@ -353,6 +353,54 @@ def test_files_are_checkpoints(tmp_path: Path) -> None:
     assert Path(own.download(), "config.txt").read_text() == "kept"
 
 
+def test_a_run_is_described_anew_while_it_runs() -> None:
+    """A name, notes and tags that are set on a run replace those of its trial."""
+    run = wandb.init(name="first", notes="why", tags=["a", "b"])
+
+    run.name, run.notes, run.tags = "second", "*because*", ("b", "c")
+    wandb.finish()
+
+    assert (run.name, run.notes, run.tags) == ("second", "*because*", ("b", "c"))
+    assert (the_trial().name, the_trial().notes, the_trial().labels) == ("second", "*because*", {"b", "c"})
+
+
+def test_a_table_grows_by_columns() -> None:
+    """A column has a value for each row, and makes the rows of a table that has none."""
+    table = wandb.Table(columns=[])
+    table.add_column("id", [1, 2])
+    table.add_column("word", np.array(["a", "b"]))
+
+    assert list(table.iterrows()) == [(0, [1, "a"]), (1, [2, "b"])]
+    with pytest.raises(ValueError, match="the column 'late' has 1 values, and the table 2 rows"):
+        table.add_column("late", [0])
+
+
+def test_an_artifact_has_directories_media_and_tables(tmp_path: Path) -> None:
+    """A directory keeps its tree, media and tables become files, and a model of one file is that file."""
+    (tmp_path / "weights" / "deep").mkdir(parents=True)
+    (tmp_path / "weights" / "deep" / "a.bin").write_bytes(b"a")
+    artifact = wandb.Artifact("parts", "dataset")
+    artifact.add_dir(tmp_path / "weights")
+    artifact.add_dir(tmp_path / "weights", "copy")
+    artifact.add(wandb.Table(columns=["id"], data=[[1]]), "ids")
+    artifact.add(media.Text("words"), "said")
+    with pytest.raises(TypeError, match="not a int"):
+        artifact.add(1, "one")
+    with pytest.raises(ValueError, match="which is no directory"):
+        artifact.add_dir("none")
+    run = wandb.init()
+    run.log_artifact(artifact)
+    run.log_model(tmp_path / "weights" / "deep" / "a.bin", "net")
+
+    found = Path(run.use_artifact("parts").download())
+    assert {str(path.relative_to(found)) for path in found.rglob("*") if path.is_file()} >= {
+        "deep/a.bin",
+        "copy/deep/a.bin",
+    }
+    assert {path.stem for path in found.iterdir()} >= {"ids", "said"}
+    assert Path(run.use_model("net")).read_bytes() == b"a"
+
+
 def test_event_writers_report_too(tmp_path: Path) -> None:
     """With sync_tensorboard, what SummaryWriters write is reported at the steps of the script, until the run ends."""
     tensorboard = pytest.importorskip("torch.utils.tensorboard")

@@ -7,7 +7,6 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -103,44 +102,6 @@ def join_node(identity: RankIdentity, everyone: StarChannel, options: JoinOption
             return _accept(listeners, key, node, everyone, options)
     found = next(address for cross_rank, address in addresses if cross_rank == identity.cross_rank and address)
     return _connect(_gathered(found), node, options, everyone.check)
-
-
-def join_ring(
-    identity: RankIdentity, everyone: StarChannel, options: JoinOptions
-) -> tuple[StarChannel, StarChannel] | None:
-    """Forms groups of two: the local chief of each node, and that of the next. The first node follows the last.
-
-    Returns the groups with the node before, where this rank is the chief, and with the next node; None on ranks that
-    are no local chiefs. Collective over all ranks, on several nodes; raises a `ChannelError` or `JoinError`.
-    """
-    receiver, sender = (
-        msgspec.structs.replace(
-            identity,
-            rank=number,
-            size=2,
-            local_rank=0,
-            local_size=1,
-            cross_rank=number,
-            cross_size=2,
-            rank_of_all=identity.rank,
-        )
-        for number in range(2)
-    )
-    is_member = identity.local_rank == 0
-    listen_options = ListenOptions(own_addresses(), None, 0, has_unix=not options.has_tcp_only)
-    with Listeners() as listeners:
-        key = secrets.token_bytes(32)
-        address = _listen(listeners, receiver, listen_options, key) if is_member else None
-        addresses = everyone.allgather((identity.cross_rank, address))
-        if not is_member:
-            return None
-        next_node = (identity.cross_rank + 1) % identity.cross_size
-        found = next(address for cross_rank, address in addresses if cross_rank == next_node and address)
-        # At the same time, since every node waits for the one before it.
-        with ThreadPoolExecutor(1, thread_name_prefix="core-sdk-ring") as thread:
-            accepting = thread.submit(_accept, listeners, key, receiver, everyone, options)
-            sending = _connect(_gathered(found), sender, options, everyone.check)
-            return accepting.result(), sending
 
 
 def _accept(

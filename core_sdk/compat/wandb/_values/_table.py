@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from core_sdk import media
@@ -41,7 +41,7 @@ class Table:
             raise ValueError(f"the row has {len(row)} values, and the table {len(self.columns)} columns")
         self.data.append(list(row))
 
-    def add_column(self, name: str, data: Sequence[Any]) -> None:
+    def add_column(self, name: str, data: Iterable[Any]) -> None:
         """Adds a column. Raises `ValueError` unless it has a value for each row."""
         values = list(data)
         if self.data and len(values) != len(self.data):
