@@ -147,6 +147,7 @@ def test_an_attempt_that_ends_without_a_master_gives_its_slots_back(cli: Cli, ho
     """An attempt that ends without a master frees its slots, and the next master learns its outcome."""
     experiment_id = create(cli, home, ray_address, pause_s=0.1)
     await_steps(home, 1, 1)
+    assert actors(ray_address)
     os.kill(master_pid(home), signal.SIGKILL)
 
     wait_for(lambda: not actors(ray_address), timeout_s=90)
