@@ -19,11 +19,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from core_sdk.agent.starting import Agent, AgentSpawner
-from core_sdk.records import CommandRecord
-from core_sdk.slots import Slots
-from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.starting import begin_in_experiment
+from core_sdk._execution.agent.starting import Agent, AgentSpawner
+from core_sdk._ground.records import CommandRecord
+from core_sdk._home import Home
+from core_sdk._home.attempts.starting import begin_in_experiment
+from core_sdk._machine.slots import Slots
 
 TARGET = 1.3
 NUM_SLOTS = 2

@@ -25,11 +25,11 @@ import torch.distributed
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from core_sdk import core
+from core_sdk._home.journal import JournalWriter
+from core_sdk._home.storage import open_storage
+from core_sdk._runtime.backends import usual_backend
 from core_sdk.core import DistributedContext
-from core_sdk.journal import JournalWriter
 from core_sdk.loop import State
-from core_sdk.runtime.backends import usual_backend
-from core_sdk.storage import open_storage
 
 TARGET_RATIO = 1.05
 BLOCKING_TARGET_RATIO = 1.1

@@ -42,10 +42,10 @@ from google.cloud import storage as gcs
 from google.cloud.storage import transfer_manager
 from saving import upload
 
+from core_sdk._home.journal import JournalWriter
+from core_sdk._home.storage import storage_from_url
+from core_sdk._home.storage._checksum import checksum, in_threads
 from core_sdk.core import CheckpointContext, DistributedContext
-from core_sdk.journal import JournalWriter
-from core_sdk.storage import storage_from_url
-from core_sdk.storage._checksum import checksum, in_threads
 
 METADATA = {"steps_completed": 1}
 _NUM_LARGE = 4

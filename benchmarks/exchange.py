@@ -25,7 +25,7 @@ import duckdb
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from torch.utils.tensorboard import SummaryWriter
 
-CORE_SDK = [sys.executable, "-m", "core_sdk.cli"]
+CORE_SDK = [sys.executable, "-m", "core_sdk._interfaces.cli"]
 MEAN = "select trial_id, avg(value) from metrics group by trial_id order by trial_id"
 
 

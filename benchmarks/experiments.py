@@ -27,12 +27,12 @@ from pathlib import Path
 
 import psutil
 
-from core_sdk.experiments.calling import await_end_of_master, call
-from core_sdk.experiments.events import read_events
-from core_sdk.experiments.protocol import Down, GetStatus
-from core_sdk.experiments.submission import submit
-from core_sdk.records import ValidationRead
-from core_sdk.tracking import Home, open_view
+from core_sdk._execution.experiments.calling import await_end_of_master, call
+from core_sdk._execution.experiments.events import read_events
+from core_sdk._execution.experiments.protocol import Down, GetStatus
+from core_sdk._execution.experiments.submission import submit
+from core_sdk._ground.records import ValidationRead
+from core_sdk._home import Home, open_view
 
 CONFIG = """
 entrypoint: [{python}, train.py]
@@ -115,7 +115,7 @@ def first_line(num_rounds: int) -> None:
             create = [
                 sys.executable,
                 "-m",
-                "core_sdk.cli",
+                "core_sdk._interfaces.cli",
                 "experiment",
                 "create",
                 f"{code.parent}/config.yaml",

@@ -26,9 +26,9 @@ from typing import IO, cast
 
 from page_server import Server, serving, show
 
-from core_sdk.journal import encode_line
-from core_sdk.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
-from core_sdk.tracking import Home
+from core_sdk._ground.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
+from core_sdk._home import Home
+from core_sdk._home.journal import encode_line
 
 # It begins with as many points as the other trials have, and then reports at each line.
 _REPORTING = """

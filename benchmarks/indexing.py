@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from core_sdk.environment import agent_variables
-from core_sdk.journal import encode_line
-from core_sdk.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
-from core_sdk.tracking import Home
-from core_sdk.tracking.index import Index
+from core_sdk._ground.environment import agent_variables
+from core_sdk._ground.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
+from core_sdk._home import Home
+from core_sdk._home.index import Index
+from core_sdk._home.journal import encode_line
 
 _T = TypeVar("_T")
 
@@ -29,7 +29,7 @@ _NUM_METRICS = 3
 _REPORTS_PER_TRIAL = 1_000_000
 _NUM_BUCKETS = 2000
 _EPOCH = 1_750_000_000.0
-_LIST = (sys.executable, "-m", "core_sdk.cli", "trial", "list")
+_LIST = (sys.executable, "-m", "core_sdk._interfaces.cli", "trial", "list")
 
 
 def main() -> None:

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from core_sdk._ground.records import MANIFEST_NAME, Report, metrics_from_json
+from core_sdk._home import Home, TrialFolder
+from core_sdk._home.attempts.continuation import newest_good_checkpoint
+from core_sdk._home.journal import read_records
+from core_sdk._home.storage import DirectoryStorage
 from core_sdk.errors import CheckpointError
-from core_sdk.journal import read_records
-from core_sdk.records import MANIFEST_NAME, Report, metrics_from_json
-from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 
 MAX_LIFE_S = 0.08
 REPORTS_PER_CHECKPOINT = 150

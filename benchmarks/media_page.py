@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import torch
 from browser.conftest import CHROMIUM, OPTIONS, serving
 
+from core_sdk._home import Home
 from core_sdk.core import init
 from core_sdk.media import Image
-from core_sdk.tracking import Home
 
 _MOVE = """
 async (numSteps) => {

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk import client, core
-from core_sdk.cli.trial.reports import print_reports, reports_of
-from core_sdk.render.output import Form
-from core_sdk.tracking import Home, open_view
+from core_sdk._home import Home, open_view
+from core_sdk._interfaces.cli.trial.reports import print_reports, reports_of
+from core_sdk._interfaces.render.output import Form
 
 NUM_TURNS = 5
 

@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import core_sdk.server
-from core_sdk.tracking import Home
+import core_sdk._interfaces.server
+from core_sdk._home import Home
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 def measure_weight() -> None:
-    folder = Path(core_sdk.server.__file__).with_name("page")
+    folder = Path(core_sdk._interfaces.server.__file__).with_name("page")
     sent = [path for path in folder.rglob("*") if path.suffix in (".js", ".css", ".html", ".svg")]
     size = sum(len(gzip.compress(path.read_bytes())) for path in sent)
     show("page, compressed", f"{size / 1024:.0f} KiB in {len(sent)} files", "at most 200 KB")

@@ -16,8 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from core_sdk.journal import encode_line
-from core_sdk.records import (
+from core_sdk._ground.records import (
     FORMAT,
     AttemptStarted,
     CheckpointStored,
@@ -28,7 +27,8 @@ from core_sdk.records import (
     TrialRecord,
     encode_file,
 )
-from core_sdk.tracking import Home, TrialFolder
+from core_sdk._home import Home, TrialFolder
+from core_sdk._home.journal import encode_line
 
 NUM_LONG = 1_000_000
 _TRIALS_PER_EXPERIMENT = 100

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from page import milliseconds, opened, show
 
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 

@@ -31,9 +31,9 @@ from urllib.request import urlopen
 import psutil
 from _page_peer import PROJECT, spikes, values
 
-from core_sdk.journal import encode_line
-from core_sdk.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
-from core_sdk.tracking import Home
+from core_sdk._ground.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
+from core_sdk._home import Home
+from core_sdk._home.journal import encode_line
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -100,7 +100,8 @@ def ours() -> Contender:
         "Core SDK",
         write_home,
         lambda _, port: [
-            sys.executable, "-P", "-m", "core_sdk.cli", "ui", "--no-browser", "--port", str(port), "--token", TOKEN,
+            sys.executable, "-P", "-m", "core_sdk._interfaces.cli", "ui",
+            "--no-browser", "--port", str(port), "--token", TOKEN,
         ],
         lambda _, port: f"http://127.0.0.1:{port}/#/trials/1",
         ".chart canvas",

@@ -194,7 +194,7 @@ class Server:
 @contextlib.contextmanager
 def serving(home: Path) -> Iterator[Server]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "core_sdk.cli", "ui", "--no-browser"],
+        [sys.executable, "-m", "core_sdk._interfaces.cli", "ui", "--no-browser"],
         env=os.environ | {"CORE_SDK_HOME": str(home.absolute())},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

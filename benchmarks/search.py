@@ -10,9 +10,9 @@ import sys
 import time
 from typing import Any
 
-from core_sdk.config.hyperparameters import Categorical, Double, HyperparameterSpace, Log
-from core_sdk.config.lengths import Length
-from core_sdk.config.searchers import AdaptiveAshaSearcher
+from core_sdk._ground.config.hyperparameters import Categorical, Double, HyperparameterSpace, Log
+from core_sdk._ground.config.lengths import Length
+from core_sdk._ground.config.searchers import AdaptiveAshaSearcher
 from core_sdk.search import Event, Operation, Search
 from core_sdk.search.simulation import simulate
 

@@ -20,7 +20,7 @@ IMPORT = [sys.executable, "-c", "import core_sdk"]
 IMPORT_CORE = [sys.executable, "-c", "import core_sdk.core"]
 IMPORT_TORCH = [sys.executable, "-c", "import torch"]
 IMPORT_PYTORCH = [sys.executable, "-c", "import torch, core_sdk.pytorch"]
-HELP = [sys.executable, "-m", "core_sdk.cli", "--help"]
+HELP = [sys.executable, "-m", "core_sdk._interfaces.cli", "--help"]
 
 
 def main() -> None:

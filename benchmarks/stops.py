@@ -39,13 +39,13 @@ from launches import Launch, WarmLaunchers, kill_all_in, launchers
 from processes import wait_for
 
 from core_sdk import core
+from core_sdk._ground.records import Ended, Manifest, Report
+from core_sdk._home import Home
+from core_sdk._home.attempts.continuation import newest_good_checkpoint
+from core_sdk._home.journal import read_records
+from core_sdk._home.storage import DirectoryStorage, ShardUnion, Staging, storage_from_url
+from core_sdk._home.storage.directory._staging import DirectoryStaging
 from core_sdk.errors import CoreSDKError
-from core_sdk.journal import read_records
-from core_sdk.records import Ended, Manifest, Report
-from core_sdk.storage import DirectoryStorage, ShardUnion, Staging, storage_from_url
-from core_sdk.storage.directory._staging import DirectoryStaging
-from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 
 TARGET = 0.999
 ENDED_WITHIN_S = 15.0
@@ -167,7 +167,7 @@ class Starter:
         self._forkserver.set_forkserver_preload(
             [
                 "core_sdk.core._preempt._notices",
-                "core_sdk.distributed.joining._join",
+                "core_sdk._distributed.joining._join",
                 "core_sdk.client",
                 *_SLOW_IMPORTS,
             ]

@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 
 from core_sdk import core
+from core_sdk._home.journal import JournalWriter
+from core_sdk._home.storage import open_storage
 from core_sdk.core import DistributedContext
-from core_sdk.journal import JournalWriter
-from core_sdk.storage import open_storage
 
 TARGET_RATIO = 1.1
 _NUM_TENSORS = 32

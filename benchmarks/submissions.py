@@ -23,10 +23,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))  # where the cluster is
 
+from execution.slurm.cluster import Cluster, slurm_cluster
 from processes import wait_for
-from slurm.cluster import Cluster, slurm_cluster
 
-CORE_SDK = [sys.executable, "-m", "core_sdk.cli"]
+CORE_SDK = [sys.executable, "-m", "core_sdk._interfaces.cli"]
 CONFIG = f"""\
 name: first line
 entrypoint: {sys.executable} first_line.py

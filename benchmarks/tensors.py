@@ -23,8 +23,8 @@ from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 
 from core_sdk import core
+from core_sdk._ground.files import fsync_tree
 from core_sdk.client import Tracker
-from core_sdk.files import fsync_tree
 
 NUM_TENSORS = 32
 Work = Callable[[], object]

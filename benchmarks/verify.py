@@ -17,7 +17,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from core_sdk.storage import DirectoryStorage, unite
+from core_sdk._home.storage import DirectoryStorage, unite
 
 TARGET_GB_PER_S = 3.0
 

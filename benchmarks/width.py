@@ -18,14 +18,14 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.environment import agent_variables
-from core_sdk.journal import encode_line
-from core_sdk.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
-from core_sdk.server.routes.logs import LogsQuery, logs
-from core_sdk.server.routes.runs import ColumnsQuery, RunsQuery, columns, runs
-from core_sdk.server.routes.trials import TrialQuery, trial
-from core_sdk.server.shared_view import SharedView
-from core_sdk.tracking import Home
+from core_sdk._ground.environment import agent_variables
+from core_sdk._ground.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
+from core_sdk._home import Home
+from core_sdk._home.journal import encode_line
+from core_sdk._interfaces.server.routes.logs import LogsQuery, logs
+from core_sdk._interfaces.server.routes.runs import ColumnsQuery, RunsQuery, columns, runs
+from core_sdk._interfaces.server.routes.trials import TrialQuery, trial
+from core_sdk._interfaces.server.shared_view import SharedView
 
 _EPOCH = 1_750_000_000.0
 
@@ -91,7 +91,7 @@ def write_trial(
 
 
 def measure(home: Home, last: int) -> None:
-    command = [sys.executable, "-m", "core_sdk.cli"]
+    command = [sys.executable, "-m", "core_sdk._interfaces.cli"]
     variables = agent_variables() | {"CORE_SDK_HOME": str(home.root)}
     subprocess.run([*command, "trial", "list", "-q"], env=variables, check=True, capture_output=True)
     for arguments, target in (

@@ -17,8 +17,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from core_sdk._execution.workers import Engine, LocalEngine, WorkerGroup, this_worker
 from core_sdk.errors import WorkerDiedError
-from core_sdk.workers import Engine, LocalEngine, WorkerGroup, this_worker
 
 NUM_CALLS = 1000
 NUM_MANY = 64
@@ -74,7 +74,7 @@ def start_ray(engine: str) -> None:
 
 
 def make_ray_engine() -> Engine:
-    from core_sdk.workers.ray import RayEngine
+    from core_sdk._execution.workers.ray import RayEngine
 
     return RayEngine()
 

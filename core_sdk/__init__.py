@@ -9,15 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from core_sdk import errors
-from core_sdk._version import __version__
+from core_sdk._ground.version import __version__
 from core_sdk.errors import InvalidHP
 
 if TYPE_CHECKING:
     from core_sdk import client, core, experimental, integrations, loop, media, pytorch, search, searcher, sgd, train
+    from core_sdk._ground.environment import get_cluster_info
+    from core_sdk._ground.importing import import_from_path
+    from core_sdk._ground.records import ClusterInfo, TrialInfo
     from core_sdk.core import Logger
-    from core_sdk.environment import get_cluster_info
-    from core_sdk.importing import import_from_path
-    from core_sdk.records import ClusterInfo, TrialInfo
 
 LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
 """A format for `logging.basicConfig(format=…)`, which tools that read logs understand."""
@@ -63,11 +63,11 @@ _MODULES = frozenset(
     }
 )
 _NAMES = {
-    "ClusterInfo": "core_sdk.records",
+    "ClusterInfo": "core_sdk._ground.records",
     "Logger": "core_sdk.core",
-    "TrialInfo": "core_sdk.records",
-    "get_cluster_info": "core_sdk.environment",
-    "import_from_path": "core_sdk.importing",
+    "TrialInfo": "core_sdk._ground.records",
+    "get_cluster_info": "core_sdk._ground.environment",
+    "import_from_path": "core_sdk._ground.importing",
 }
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md, the reference of the configuration, from the types in `core_sdk.config`.
+"""Writes docs/configuration.md, the reference of the configuration, from the types in `core_sdk._ground.config`.
 
 python docs/configuration_page.py
 """
@@ -13,13 +13,13 @@ from typing import Any, get_args
 import msgspec
 from msgspec.structs import FieldInfo
 
-from core_sdk.config._kinds import bare, describe, fields_of, meta_of, sections
-from core_sdk.config._section import Section
-from core_sdk.config._short_forms import OLD_SEARCHERS
-from core_sdk.config.experiment import EnvironmentVariables, ExperimentConfig
-from core_sdk.config.hyperparameters import Hyperparameter
-from core_sdk.config.lengths import Length, Period
-from core_sdk.config.searchers import Searcher, SearcherConfig
+from core_sdk._ground.config._kinds import bare, describe, fields_of, meta_of, sections
+from core_sdk._ground.config._section import Section
+from core_sdk._ground.config._short_forms import OLD_SEARCHERS
+from core_sdk._ground.config.experiment import EnvironmentVariables, ExperimentConfig
+from core_sdk._ground.config.hyperparameters import Hyperparameter
+from core_sdk._ground.config.lengths import Length, Period
+from core_sdk._ground.config.searchers import Searcher, SearcherConfig
 
 PAGE = Path(__file__).with_name("configuration.md")
 

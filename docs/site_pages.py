@@ -26,8 +26,8 @@ import page_splitting
 import typer
 import typer.main
 
-from core_sdk._version import __version__
-from core_sdk.cli._app import app
+from core_sdk._ground.version import __version__
+from core_sdk._interfaces.cli._app import app
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent

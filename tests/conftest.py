@@ -17,17 +17,17 @@ import parts
 import pytest
 from buckets.opening import servers_on_demand
 from buckets.servers import BucketServer
-from cli.commands import WarmCli
+from execution.workers.engines import dying_ray, programs, ray_address, two_ray_nodes, unwatched_ray
+from interfaces.cli.commands import WarmCli
 from kernels import kernel
 from ports import reserved_port
 from processes import Script
 from second_tries import describe
 from warm import warm_program
-from workers.engines import dying_ray, programs, ray_address, two_ray_nodes, unwatched_ray
 
-from core_sdk import cli
-from core_sdk.processes import heed_signals
-from core_sdk.tracking import Home
+from core_sdk._home import Home
+from core_sdk._interfaces import cli
+from core_sdk._machine.processes import heed_signals
 
 __all__ = ["dying_ray", "kernel", "programs", "ray_address", "two_ray_nodes", "unwatched_ray"]
 
@@ -111,16 +111,20 @@ def start_server() -> Iterator[Callable[[str], BucketServer]]:
 @pytest.fixture(scope="session")
 def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCli]:
     """Runs commands of `core-sdk` without the time that their imports take."""
-    commands = [name for _, name, _ in pkgutil.walk_packages(cli.__path__, "core_sdk.cli.") if "__main__" not in name]
+    commands = [
+        name
+        for _, name, _ in pkgutil.walk_packages(cli.__path__, "core_sdk._interfaces.cli.")
+        if "__main__" not in name
+    ]
     # typer reads pydantic, where it is installed, when it first converts an argument.
     others = [
         "core_sdk.client",
-        "core_sdk.storage.directory",
-        "core_sdk.tracking.index",
+        "core_sdk._home.storage.directory",
+        "core_sdk._home.index",
         "rich.table",
         "typer._adapters",
     ]
-    with warm_program("core_sdk.cli:main", *commands, *others) as program:
+    with warm_program("core_sdk._interfaces.cli:main", *commands, *others) as program:
         yield WarmCli(program, tmp_path_factory.mktemp("cli"))
 
 

@@ -6,12 +6,12 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from core_sdk.experiments.calling import call
-from core_sdk.experiments.protocol import GetStatus, Want
-from core_sdk.master._master import Master
-from core_sdk.master._server import Server
-from core_sdk.slots import Machine
-from core_sdk.tracking import Home
+from core_sdk._execution.experiments.calling import call
+from core_sdk._execution.experiments.protocol import GetStatus, Want
+from core_sdk._execution.master._master import Master
+from core_sdk._execution.master._server import Server
+from core_sdk._home import Home
+from core_sdk._machine.slots import Machine
 
 
 @contextlib.contextmanager

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core_sdk.records import MANIFEST_NAME, Manifest
-from core_sdk.storage import DirectoryStorage, Selector, Staging, Storage, unite
-from core_sdk.storage.bucket import BucketStorage
-from core_sdk.storage.bucket._retrying_bucket import TOMBSTONE
+from core_sdk._ground.records import MANIFEST_NAME, Manifest
+from core_sdk._home.storage import DirectoryStorage, Selector, Staging, Storage, unite
+from core_sdk._home.storage.bucket import BucketStorage
+from core_sdk._home.storage.bucket._retrying_bucket import TOMBSTONE
 
 _MANIFEST = re.compile(rf"([^./\\][^/\\]*)/{re.escape(MANIFEST_NAME)}")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from core_sdk import client
+from core_sdk._ground.records import STOPPED_BY_SEARCHER
+from core_sdk._home import Home
 from core_sdk.core import Context
-from core_sdk.records import STOPPED_BY_SEARCHER
-from core_sdk.tracking import Home
 
 Kind = Literal["searcher", "pause", "SIGTERM", "deadline"]
 KINDS = get_args(Kind)

@@ -11,8 +11,8 @@ import pytest
 from parts import needs
 
 from core_sdk import client
+from core_sdk._home import Home
 from core_sdk.experimental import core_v2
-from core_sdk.tracking import Home
 
 RunScript = Callable[..., tuple[int, str, str]]
 

@@ -19,17 +19,17 @@ import pytest
 import requests
 import typer.main
 from buckets.strict_gcs import start_strict_gcs
-from cli.commands import Finished, WarmCli
+from interfaces.cli.commands import Finished, WarmCli
 from parts import needs
 from processes import kill_tree
 
 from core_sdk import core, loop
-from core_sdk.cli._app import app
-from core_sdk.config import load
-from core_sdk.experiments.calling import call_running
-from core_sdk.experiments.protocol import Down
-from core_sdk.journal import read_journal
-from core_sdk.records import TrialRecord, decode_file, decode_manifest
+from core_sdk._execution.experiments.calling import call_running
+from core_sdk._execution.experiments.protocol import Down
+from core_sdk._ground.config import load
+from core_sdk._ground.records import TrialRecord, decode_file, decode_manifest
+from core_sdk._home.journal import read_journal
+from core_sdk._interfaces.cli._app import app
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

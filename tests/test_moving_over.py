@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.commands import run_cli, start_cli_in
+from interfaces.cli.commands import run_cli, start_cli_in
 from parts import needs
 
 import core_sdk as det
 from core_sdk import client
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 RunScript = Callable[..., tuple[int, str, str]]
 

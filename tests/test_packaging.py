@@ -19,7 +19,7 @@ from frameworks.install import DEEPSPEED
 from packaging.requirements import Requirement
 
 import core_sdk
-from core_sdk.config.entrypoint import LAUNCHERS
+from core_sdk._ground.config.entrypoint import LAUNCHERS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,14 +48,19 @@ def test_the_wheel_holds_both_packages_and_what_they_need(wheel: zipfile.ZipFile
 
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"core_sdk", "launch"}
-    for name in ("core_sdk/py.typed", "launch/py.typed", "core_sdk/core/__init__.py", "core_sdk/cli/__init__.py"):
+    for name in (
+        "core_sdk/py.typed",
+        "launch/py.typed",
+        "core_sdk/core/__init__.py",
+        "core_sdk/_interfaces/cli/__init__.py",
+    ):
         assert name in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
 def test_the_wheel_holds_the_whole_web_page(wheel: zipfile.ZipFile) -> None:
     """The wheel has all of the page's files except the types."""
-    folder = ROOT / "core_sdk" / "server" / "page"
+    folder = ROOT / "core_sdk" / "_interfaces" / "server" / "page"
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".ts"]
 
     assert folder / "index.html" in files
@@ -70,7 +75,7 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
 
     content = wheel.read(entry_points).decode()
 
-    assert "core-sdk = core_sdk.cli:main" in content
+    assert "core-sdk = core_sdk._interfaces.cli:main" in content
     for module in LAUNCHERS:
         assert f"core-sdk-{module.replace('_', '-')} = launch.{module}:main" in content
 
@@ -171,7 +176,7 @@ def test_a_training_of_one_rank_loads_no_channel() -> None:
     """A training on one rank does not import the channel."""
     script = (
         "import sys; from core_sdk import core; core.DistributedContext(); "
-        "sys.exit('core_sdk.distributed.calls._collectives' in sys.modules)"
+        "sys.exit('core_sdk._distributed.calls._collectives' in sys.modules)"
     )
 
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

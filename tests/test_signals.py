@@ -8,7 +8,7 @@ import sys
 
 LOOKING = """
 import signal
-from core_sdk.processes import heed_signals
+from core_sdk._machine.processes import heed_signals
 
 def look():
     numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)

@@ -136,7 +136,7 @@ def test_one_module_decodes_to_types() -> None:
             if re.fullmatch(rf"msgspec\.(convert|\w+\.({verbs}))", ast.unparse(call.func)):
                 found.add(str(path.relative_to(ROOT)))
 
-    assert found == {"core_sdk/decoding.py"}
+    assert found == {"core_sdk/_ground/decoding.py"}
 
 
 # Documented in spite of the underscore, or private names of a library that stand in one module each.

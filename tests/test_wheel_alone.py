@@ -16,7 +16,7 @@ import pytest
 import requests
 from parts import needs
 
-from core_sdk._version import __version__
+from core_sdk._ground.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGEST_INSTALL_BYTES = 250_000_000

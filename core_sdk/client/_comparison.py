@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core_sdk.records import Metric
-from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.finding.facts import read_facts
-from core_sdk.tracking.finding.groups import Aggregate, GroupBest, TrialGroup, best_of
+from core_sdk._ground.records import Metric
+from core_sdk._home import Home, open_view
+from core_sdk._home.finding.facts import read_facts
+from core_sdk._home.finding.groups import Aggregate, GroupBest, TrialGroup, best_of
 
 if TYPE_CHECKING:
-    from core_sdk.charts.grouped_curves import Band, Centre
-    from core_sdk.charts.picture import Picture
+    from core_sdk._analysis.charts.grouped_curves import Band, Centre
+    from core_sdk._analysis.charts.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Comparison:
     """Groups of trials as they were when they were compared."""
 
     def __init__(self, home: Home, trial_ids: Iterable[int], group_by: Sequence[str], best: str | None) -> None:
-        from core_sdk.charts.groups import read_groups  # not needed by those who compare nothing
+        from core_sdk._analysis.charts.groups import read_groups  # not needed by those who compare nothing
 
         self._home = home
         self.group_by = tuple(group_by)
@@ -74,7 +74,7 @@ class Comparison:
         at the x that they have in common, "bins" if they have few in common. Superseded reports, NaN and infinite
         values are left out. Raises `NotRecordedError`.
         """
-        from core_sdk.charts.groups import read_group_curves
+        from core_sdk._analysis.charts.groups import read_group_curves
 
         place = _PLACES.get(x, x)
         names = *self.group_by, place, "centre", "low", "high", "num_trials", "join"
@@ -108,8 +108,8 @@ class Comparison:
         deviation), "sem" (the standard error), "range" (minimum to maximum) or "none". Raises `NotRecordedError` or
         `NothingToDrawError`.
         """
-        from core_sdk.charts.groups import group_charts
-        from core_sdk.charts.picture import Picture
+        from core_sdk._analysis.charts.groups import group_charts
+        from core_sdk._analysis.charts.picture import Picture
 
         with open_view(self._home) as view:
             charts = group_charts(

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.records import from_json
-from core_sdk.tracking import Home, open_view
+from core_sdk._ground.records import from_json
+from core_sdk._home import Home, open_view
 
 
 def experiment_config(home: Home, experiment_id: int) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain, islice
 
-from core_sdk.tracking import Home
-from core_sdk.tracking.logs.levels import LevelReader
-from core_sdk.tracking.logs.ranks import check_rank_ids
-from core_sdk.tracking.logs.stream import LineCutter, LogReader
+from core_sdk._home import Home
+from core_sdk._home.logs.levels import LevelReader
+from core_sdk._home.logs.ranks import check_rank_ids
+from core_sdk._home.logs.stream import LineCutter, LogReader
 
 
 class LogLevel(enum.Enum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from core_sdk._home import Home
+from core_sdk._home.media import HomeMedia
+from core_sdk._home.rows import MediaRow
 from core_sdk.client._metrics import to_datetime
-from core_sdk.tracking import Home
-from core_sdk.tracking.media import HomeMedia
-from core_sdk.tracking.rows import MediaRow
 
 
 class ReportedMedia:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from itertools import chain, islice, repeat
 from typing import Any
 
-from core_sdk.records import Metric, Source
-from core_sdk.tracking.rows import ReportRow
+from core_sdk._ground.records import Metric, Source
+from core_sdk._home.rows import ReportRow
 
 FRAME_COLUMNS = ("trial_id", "attempt", "rank", "group", "steps_completed", "time")
 _CHUNK_ROWS = 1000

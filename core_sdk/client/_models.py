@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from core_sdk._execution.steering import models
+from core_sdk._execution.steering.checks import checked_text
+from core_sdk._execution.steering.models import version_of
+from core_sdk._ground.records import ModelRecord, ModelVersionRecord, from_json
+from core_sdk._home import Home, open_view
+from core_sdk._home.registry import Registry
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._objects import Checkpoint
 from core_sdk.client._orders.order import OrderBy
 from core_sdk.client._unavailable import unavailable
-from core_sdk.records import ModelRecord, ModelVersionRecord, from_json
-from core_sdk.steering import models
-from core_sdk.steering.checks import checked_text
-from core_sdk.steering.models import version_of
-from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.registry import Registry
 
 
 class ModelVersion:

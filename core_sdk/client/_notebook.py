@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from core_sdk.errors import CoreSDKError
 
 if TYPE_CHECKING:
-    from core_sdk.charts.picture import Picture
+    from core_sdk._analysis.charts.picture import Picture
 
 _REFRESH_S = 2.0
 

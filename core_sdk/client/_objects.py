@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from core_sdk._execution.experiments.reviving import keep_going
+from core_sdk._ground.records import Metric
+from core_sdk._home import Home, open_view
+from core_sdk._home.rows import CheckpointRow
 from core_sdk.client._notebook import Shown
 from core_sdk.client._orders.checkpoints import Scope, list_checkpoints, top_checkpoints
 from core_sdk.client._orders.order import GOING_ON, CheckpointSortBy, OrderBy, TrainingState, TrialSortBy
@@ -16,13 +20,9 @@ from core_sdk.client._steered.checkpoint import SteeredCheckpoint
 from core_sdk.client._steered.experiment import SteeredExperiment
 from core_sdk.client._steered.trial import SteeredTrial
 from core_sdk.errors import ExperimentStateError, PausedError
-from core_sdk.experiments.reviving import keep_going
-from core_sdk.records import Metric
-from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.rows import CheckpointRow
 
 if TYPE_CHECKING:
-    from core_sdk.charts.picture import Picture
+    from core_sdk._analysis.charts.picture import Picture
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core_sdk._execution.steering import models
+from core_sdk._ground.environment import Environment
+from core_sdk._ground.records import ModelRecord
+from core_sdk._home import Home, View, open_view
+from core_sdk._home.registry import Registry
+from core_sdk._home.rows import ExperimentRow
 from core_sdk.client._comparison import Comparison
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._models import Model
@@ -17,12 +23,6 @@ from core_sdk.client._objects import Checkpoint, Experiment, Trial
 from core_sdk.client._orders.order import ExperimentSortBy, ModelSortBy, OrderBy, TrainingState, in_order
 from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
-from core_sdk.environment import Environment
-from core_sdk.records import ModelRecord
-from core_sdk.steering import models
-from core_sdk.tracking import Home, View, open_view
-from core_sdk.tracking.registry import Registry
-from core_sdk.tracking.rows import ExperimentRow
 
 if TYPE_CHECKING:
     from core_sdk.client._ui import Ui
@@ -63,7 +63,10 @@ class Tracker:
 
         Raises `InvalidConfigError`, `CodeDirectoryError`, `CodeChangedError` or `MasterError`. It then creates nothing.
         """
-        from core_sdk.experiments.submission import read_config, submit  # imported here, since reading does not need it
+        from core_sdk._execution.experiments.submission import (  # imported here, since reading does not need it
+            read_config,
+            submit,
+        )
 
         text, source = read_config(config)
         submitted = submit(

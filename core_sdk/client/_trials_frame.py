@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from core_sdk._ground.records import Metric
+from core_sdk._home import Home, View, open_view
+from core_sdk._home.rows import TrialRow
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._orders.checkpoints import searcher_metric
-from core_sdk.records import Metric
-from core_sdk.tracking import Home, View, open_view
-from core_sdk.tracking.rows import TrialRow
 
 
 def trials_frame(home: Home, experiment_ids: Iterable[int]) -> dict[str, list[Any]]:

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from core_sdk.environment import agent_variables
-from core_sdk.environment.names import HOME_VARIABLE
+from core_sdk._ground.environment import agent_variables
+from core_sdk._ground.environment.names import HOME_VARIABLE
 from core_sdk.errors import PageNotServedError
 
 _END_S = 5.0
@@ -27,7 +27,7 @@ class Ui:
         options = [] if port is None else ["--port", str(port)]
         # `-P`: the user's working directory must not shadow our modules.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "core_sdk.cli", "ui", "--no-browser", "--until-eof", *options],
+            [sys.executable, "-P", "-m", "core_sdk._interfaces.cli", "ui", "--no-browser", "--until-eof", *options],
             env=agent_variables() | {HOME_VARIABLE: str(home_root)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -7,6 +7,7 @@ One code path on and off a cluster. A process that nobody started begins a trial
 `core-sdk trial resume` started goes on with its trial. The parts share one journal and know nothing of each other.
 """
 
+from core_sdk._distributed import DistributedContext
 from core_sdk.core._checkpoint import CheckpointContext, DownloadMode
 from core_sdk.core._context import Context
 from core_sdk.core._event_files import TensorboardMode
@@ -17,7 +18,6 @@ from core_sdk.core._preempt import PreemptContext, PreemptMode
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext, SearcherMode, SearcherOperation, Unit
 from core_sdk.core._train import EarlyExitReason, TrainContext
-from core_sdk.distributed import DistributedContext
 
 __all__ = [
     "CheckpointContext",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 
+from core_sdk._ground.records import generated_name
+from core_sdk._home.attempts.claiming import Attempt
+from core_sdk._home.attempts.continuation import describe_end
+from core_sdk._home.attempts.ending import read_end, read_settled
+from core_sdk._home.states import trial_state, with_losses
 from core_sdk.errors import CoreSDKError
-from core_sdk.records import generated_name
-from core_sdk.tracking.attempts.claiming import Attempt
-from core_sdk.tracking.attempts.continuation import describe_end
-from core_sdk.tracking.attempts.ending import read_end, read_settled
-from core_sdk.tracking.states import trial_state, with_losses
 
 
 class Announcements:

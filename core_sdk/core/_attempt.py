@@ -7,16 +7,16 @@ from pathlib import Path
 
 import msgspec
 
-from core_sdk.descriptors import HeldDirectory
-from core_sdk.distributed import DistributedContext
-from core_sdk.environment import Environment, is_home_spooled, leave_job, use_run_info, use_trial_seed
-from core_sdk.journal import RankJournal, read_records
-from core_sdk.records import AttemptStarted, ClusterInfo, TrialRecord
-from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.attempts.claiming import Attempt, claim_attempt, start_record
-from core_sdk.tracking.attempts.definition import Definition
-from core_sdk.tracking.attempts.restarts import check_home, note_trial_of_launch
-from core_sdk.tracking.attempts.run_info import is_restart
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.descriptors import HeldDirectory
+from core_sdk._ground.environment import Environment, is_home_spooled, leave_job, use_run_info, use_trial_seed
+from core_sdk._ground.records import AttemptStarted, ClusterInfo, TrialRecord
+from core_sdk._home import Home, TrialFolder
+from core_sdk._home.attempts.claiming import Attempt, claim_attempt, start_record
+from core_sdk._home.attempts.definition import Definition
+from core_sdk._home.attempts.restarts import check_home, note_trial_of_launch
+from core_sdk._home.attempts.run_info import is_restart
+from core_sdk._home.journal import RankJournal, read_records
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import logging
 import warnings
 from collections.abc import Mapping
 
-from core_sdk.environment import is_home_spooled
+from core_sdk._ground.environment import is_home_spooled
+from core_sdk._ground.records import RetentionPolicy, SearcherMetric
+from core_sdk._home import Home
+from core_sdk._home.attempts.claiming import Attempt
+from core_sdk._home.deletion.collection import Request, collect
+from core_sdk._home.storage import Storage
 from core_sdk.errors import CoreSDKError
-from core_sdk.records import RetentionPolicy, SearcherMetric
-from core_sdk.storage import Storage
-from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.claiming import Attempt
-from core_sdk.tracking.deletion.collection import Request, collect
 
 logger = logging.getLogger("core_sdk.core")
 

@@ -13,6 +13,18 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Protocol
 
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.environment import launch_directory
+from core_sdk._ground.exiting import ProgramExit, last_error
+from core_sdk._ground.keywords import STEPS, add_what_was_meant
+from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._ground.records import Alert, ClusterInfo, Ended, Outcome, check_text
+from core_sdk._home import TrialFolder
+from core_sdk._home.attempts.claiming import Attempt
+from core_sdk._home.attempts.continuation import has_checkpoint
+from core_sdk._home.attempts.definition import record_hparams
+from core_sdk._home.states import SAVE_FAILED, TRY_AGAIN
+from core_sdk._home.storage import Storage
 from core_sdk.core._announcements import Announcements
 from core_sdk.core._checkpoint import CheckpointContext
 from core_sdk.core._collection import collect_at_end
@@ -23,19 +35,7 @@ from core_sdk.core._preempt import PreemptContext, tell_launcher
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._train import EarlyExitReason, TrainContext
-from core_sdk.distributed import DistributedContext
-from core_sdk.environment import launch_directory
 from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
-from core_sdk.exiting import ProgramExit, last_error
-from core_sdk.keywords import STEPS, add_what_was_meant
-from core_sdk.pickling import OfOneProcess
-from core_sdk.records import Alert, ClusterInfo, Ended, Outcome, check_text
-from core_sdk.storage import Storage
-from core_sdk.tracking import TrialFolder
-from core_sdk.tracking.attempts.claiming import Attempt
-from core_sdk.tracking.attempts.continuation import has_checkpoint
-from core_sdk.tracking.attempts.definition import record_hparams
-from core_sdk.tracking.states import SAVE_FAILED, TRY_AGAIN
 
 logger = logging.getLogger("core_sdk.core")
 

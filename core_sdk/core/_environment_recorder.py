@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from core_sdk.descriptors import KeptDescriptor
-from core_sdk.environment import visible_gpus
-from core_sdk.records import EnvironmentRecord
-from core_sdk.tracking import TrialFolder
+from core_sdk._ground.descriptors import KeptDescriptor
+from core_sdk._ground.environment import visible_gpus
+from core_sdk._ground.records import EnvironmentRecord
+from core_sdk._home import TrialFolder
 
 logger = logging.getLogger("core_sdk.core")
 

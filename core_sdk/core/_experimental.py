@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from core_sdk.journal import Journal
-from core_sdk.pickling import OfOneProcess
-from core_sdk.records import CheckpointUsed
+from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._ground.records import CheckpointUsed
+from core_sdk._home.journal import Journal
 
 
 class _HasUuid(Protocol):

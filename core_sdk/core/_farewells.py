@@ -10,8 +10,8 @@ import time
 
 import msgspec
 
-from core_sdk.decoding import msgpack_decoder
-from core_sdk.distributed import Channel, RankFailure
+from core_sdk._distributed import Channel, RankFailure
+from core_sdk._ground.decoding import msgpack_decoder
 from core_sdk.errors import ChannelError, RankFailedError, RankLeftError
 
 _TOPIC = "farewell"

@@ -9,6 +9,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from core_sdk._distributed import DistributedContext, has_process_group
+from core_sdk._ground.descriptors import HeldDirectory
+from core_sdk._ground.environment import (
+    StopNoticeSettings,
+    WriterSettings,
+    is_quiet,
+    is_script,
+    known_grace_s,
+    launch_directory,
+    left_job,
+    num_ranks_started,
+    run_info,
+    stop_signals,
+    torchrun_launch,
+)
+from core_sdk._ground.exiting import ProgramExit
+from core_sdk._ground.files import file_url
+from core_sdk._ground.keywords import says_what_is_meant
+from core_sdk._ground.records import ClusterInfo
+from core_sdk._home import Home
+from core_sdk._home.attempts.claiming import Attempt
+from core_sdk._home.attempts.definition import Definition
+from core_sdk._home.attempts.jobs import noted_trial
+from core_sdk._home.history import read_history
+from core_sdk._home.storage import DirectoryStorage, Storage, open_storage, storage_from_url
 from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together, open_home
 from core_sdk.core._checkpoint import CheckpointContext, Grace
@@ -24,32 +49,7 @@ from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import SearcherContext, parse_max_length
 from core_sdk.core._train import TrainContext
 from core_sdk.core._writer import init_writer
-from core_sdk.descriptors import HeldDirectory
-from core_sdk.distributed import DistributedContext, has_process_group
-from core_sdk.environment import (
-    StopNoticeSettings,
-    WriterSettings,
-    is_quiet,
-    is_script,
-    known_grace_s,
-    launch_directory,
-    left_job,
-    num_ranks_started,
-    run_info,
-    stop_signals,
-    torchrun_launch,
-)
 from core_sdk.errors import ArgumentConflictError, SeveralRanksError
-from core_sdk.exiting import ProgramExit
-from core_sdk.files import file_url
-from core_sdk.keywords import says_what_is_meant
-from core_sdk.records import ClusterInfo
-from core_sdk.storage import DirectoryStorage, Storage, open_storage, storage_from_url
-from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.claiming import Attempt
-from core_sdk.tracking.attempts.definition import Definition
-from core_sdk.tracking.attempts.jobs import noted_trial
-from core_sdk.tracking.history import read_history
 
 T = TypeVar("T")
 

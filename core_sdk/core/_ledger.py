@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from core_sdk._ground.records import check_name
 from core_sdk.errors import DuplicateMetricError
-from core_sdk.records import check_name
 
 logger = logging.getLogger("core_sdk.train")
 

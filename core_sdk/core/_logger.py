@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from core_sdk._distributed import DistributedContext, has_process_group
+from core_sdk._ground.environment import is_first_rank
+from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._ground.records import check_name, split_metric_name
 from core_sdk.core._context import Context
 from core_sdk.core._init import init, num_ranks
 from core_sdk.core._train import TRAINING, VALIDATION
-from core_sdk.distributed import DistributedContext, has_process_group
-from core_sdk.environment import is_first_rank
-from core_sdk.pickling import OfOneProcess
-from core_sdk.records import check_name, split_metric_name
 
 
 class Logger(OfOneProcess):

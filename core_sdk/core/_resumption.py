@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 
-from core_sdk.journal import Journal
-from core_sdk.records import Alert, AttemptStarted
+from core_sdk._ground.records import Alert, AttemptStarted
+from core_sdk._home.journal import Journal
 
 logger = logging.getLogger("core_sdk.train")
 

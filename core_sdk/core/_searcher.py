@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._ground.records import OperationCompleted, to_json
+from core_sdk._home import TrialFolder
+from core_sdk._home.attempts.operations import PostedOperations, completed_lengths, has_search_ended
+from core_sdk._home.journal import Journal
 from core_sdk.core._preempt import PreemptContext
 from core_sdk.core._train import TrainContext
-from core_sdk.distributed import DistributedContext
-from core_sdk.journal import Journal
-from core_sdk.pickling import OfOneProcess
-from core_sdk.records import OperationCompleted, to_json
-from core_sdk.tracking import TrialFolder
-from core_sdk.tracking.attempts.operations import PostedOperations, completed_lengths, has_search_ended
 
 logger = logging.getLogger("core_sdk.searcher")
 

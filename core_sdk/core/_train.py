@@ -13,14 +13,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from core_sdk.core._event_files import TensorboardMode, copy_event_files
-from core_sdk.core._ledger import Ledger
-from core_sdk.core._resumption import Resumption
-from core_sdk.distributed import DistributedContext
-from core_sdk.errors import HomeNotSharedError, InvalidMetricError
-from core_sdk.journal import Journal
-from core_sdk.pickling import OfOneProcess
-from core_sdk.records import (
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._ground.records import (
     MAX_DEPTH,
     MAX_INT,
     MEDIA_DIRECTORY,
@@ -40,7 +35,12 @@ from core_sdk.records import (
     scalar,
     to_json,
 )
-from core_sdk.tracking import Home, TrialFolder, View, open_view
+from core_sdk._home import Home, TrialFolder, View, open_view
+from core_sdk._home.journal import Journal
+from core_sdk.core._event_files import TensorboardMode, copy_event_files
+from core_sdk.core._ledger import Ledger
+from core_sdk.core._resumption import Resumption
+from core_sdk.errors import HomeNotSharedError, InvalidMetricError
 
 logger = logging.getLogger("core_sdk.train")
 

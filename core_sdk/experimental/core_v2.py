@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec
 
 from core_sdk import core
+from core_sdk._ground.records import ClusterInfo, SearcherMetric, check_name
 from core_sdk.client import Tracker
 from core_sdk.core import DistributedContext, PreemptMode, TensorboardMode
-from core_sdk.records import ClusterInfo, SearcherMetric, check_name
 
 __all__ = [
     "Config",

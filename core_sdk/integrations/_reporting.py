@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from core_sdk._ground.records import Metric, number_of
 from core_sdk.core import Context
-from core_sdk.records import Metric, number_of
 
 logger = logging.getLogger("core_sdk.integrations")
 

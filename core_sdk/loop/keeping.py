@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from core_sdk.records import Keep
+    from core_sdk._ground.records import Keep
 
 
 def kept_parts(keep: Keep, parts: Collection[str], *, models: Collection[str]) -> frozenset[str]:

@@ -21,8 +21,8 @@ import msgspec
 import torch
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from core_sdk.decoding import json_decoder
-from core_sdk.distributed import Channel
+from core_sdk._distributed import Channel
+from core_sdk._ground.decoding import json_decoder
 from core_sdk.errors import CheckpointTooNewError
 from core_sdk.loop.restoring import unwrapped
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checka
 
 import torch
 
+from core_sdk._ground.keywords import STEPS, says_what_is_meant
 from core_sdk.errors import CheckpointTooNewError, StateMismatchError
-from core_sdk.keywords import STEPS, says_what_is_meant
 from core_sdk.loop import rng
 from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import kept_parts
@@ -18,9 +18,9 @@ from core_sdk.loop.plain import from_plain, holds_sharded_tensors, to_plain
 from core_sdk.loop.restoring import load_object, unwrapped
 
 if TYPE_CHECKING:
+    from core_sdk._ground.records import Keep
     from core_sdk.core import Context
     from core_sdk.loop.sharded_tensors import Parts, ShardPlanner
-    from core_sdk.records import Keep
 
 STATE_FILE = "state.pt"
 SHARDED_FILES = "sharded_tensors."

@@ -8,6 +8,7 @@ A value is encoded when it is made, so that what becomes of the tensor later doe
 `media`, and each library is loaded only by the kind that needs it.
 """
 
+from core_sdk._ground.records import MediaFile
 from core_sdk.media._audio import Audio
 from core_sdk.media._confusion_matrix import ConfusionMatrix
 from core_sdk.media._figure import Figure
@@ -16,7 +17,6 @@ from core_sdk.media._image import Image
 from core_sdk.media._table import Table
 from core_sdk.media._text import Text
 from core_sdk.media._video import Video
-from core_sdk.records import MediaFile
 
 __all__ = [
     "Audio",

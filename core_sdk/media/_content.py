@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.environment import max_media_bytes
+from core_sdk._ground.environment import max_media_bytes
+from core_sdk._ground.records import MediaFile, check_text
 from core_sdk.errors import MediaError, MediaTooLargeError
-from core_sdk.records import MediaFile, check_text
 
 Source = str | os.PathLike[str] | bytes
 """A file, by its path, or the content of one."""

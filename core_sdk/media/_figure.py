@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from typing import Any, Literal
 
+from core_sdk._ground.records import Media
 from core_sdk.errors import MediaError
 from core_sdk.media._content import described
-from core_sdk.records import Media
 
 _MEDIA_TYPES = {"png": "image/png", "svg": "image/svg+xml", "html": "text/html"}
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from core_sdk._ground.records import Media
 from core_sdk.errors import MediaError
 from core_sdk.media._content import described, encode_json
-from core_sdk.records import Media
 
 _MAX_BINS = 1024
 

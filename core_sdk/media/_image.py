@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from core_sdk._ground.records import Media
 from core_sdk.media._content import described, is_source, read_source
-from core_sdk.records import Media
 
 _SVG_BEGINNINGS = (b"<svg", b"<?xml", b"<!DOCTYPE svg")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from core_sdk._ground.records import Media, check_text, to_json
 from core_sdk.errors import MediaError
 from core_sdk.media._content import described, encode_json
-from core_sdk.records import Media, check_text, to_json
 
 
 class Table(Media):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from core_sdk._ground.records import Media, check_text
 from core_sdk.media._content import described
-from core_sdk.records import Media, check_text
 
 
 class Text(Media):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from core_sdk._ground.records import Media
 from core_sdk.errors import MediaError
 from core_sdk.media._content import described, is_source, read_source
-from core_sdk.records import Media
 
 _TYPE_AT = {4: (b"ftyp", "video/mp4"), 0: (b"\x1a\x45\xdf\xa3", "video/webm")}
 

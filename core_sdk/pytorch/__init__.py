@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core_sdk.importing import lazy_names, needing_torch
+from core_sdk._ground.importing import lazy_names, needing_torch
 from core_sdk.loop.schedule import Batch, Epoch, Record, Seconds, TrainUnit
 
 with needing_torch("core_sdk.pytorch"):
+    from core_sdk._runtime.lr_scheduler import LRScheduler
     from core_sdk.loop.moving import to_device
     from core_sdk.pytorch import samplers
     from core_sdk.pytorch._callback import PyTorchCallback
@@ -20,7 +21,6 @@ with needing_torch("core_sdk.pytorch"):
     from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length
     from core_sdk.pytorch._reducers import MetricReducer, Reducer
     from core_sdk.pytorch._trial import PyTorchTrial
-    from core_sdk.runtime.lr_scheduler import LRScheduler
 
 if TYPE_CHECKING:
     from core_sdk.pytorch._init import init

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from core_sdk.environment import get_cluster_info
+from core_sdk._ground.environment import get_cluster_info
 from core_sdk.errors import TrialClassError
 from core_sdk.loop import Batch, Epoch, Record, TrainUnit
 from core_sdk.pytorch._context import run_of

@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 import torch
 
 from core_sdk import core
+from core_sdk._ground.environment import get_cluster_info
+from core_sdk._ground.records import to_json_or_text
+from core_sdk._runtime.devices import current_device, use_own_gpu
+from core_sdk._runtime.ranks import joined_ranks
+from core_sdk._runtime.runtime import Runtime
+from core_sdk._runtime.strategies import default_strategy
+from core_sdk._runtime.torch_runtime import TorchRuntime
 from core_sdk.core import DistributedContext, TensorboardMode
-from core_sdk.environment import get_cluster_info
 from core_sdk.loop import rng
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._run import BatchPosition, TrialRun
-from core_sdk.records import to_json_or_text
-from core_sdk.runtime.devices import current_device, use_own_gpu
-from core_sdk.runtime.ranks import joined_ranks
-from core_sdk.runtime.runtime import Runtime
-from core_sdk.runtime.strategies import default_strategy
-from core_sdk.runtime.torch_runtime import TorchRuntime
 
 logger = logging.getLogger("core_sdk.pytorch")
 

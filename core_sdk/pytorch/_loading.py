@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
-from core_sdk.distributed import DistributedContext
-from core_sdk.importing import import_from_path
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.importing import import_from_path
+from core_sdk._runtime.strategies import UntouchedStrategy
+from core_sdk._runtime.torch_runtime import TorchRuntime, load_all
 from core_sdk.pytorch._context import PyTorchTrialContext, run_of
 from core_sdk.pytorch._fitting.checkpoint import (
     CODE_DIRECTORY,
@@ -26,8 +28,6 @@ from core_sdk.pytorch._fitting.checkpoint import (
 from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
 from core_sdk.pytorch._trial_class import load_trial_class
-from core_sdk.runtime.strategies import UntouchedStrategy
-from core_sdk.runtime.torch_runtime import TorchRuntime, load_all
 
 _ADVICE = "Download the checkpoint of a Trainer, and pass its directory"
 

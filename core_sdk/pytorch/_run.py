@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 
+from core_sdk._runtime.runtime import Runtime
 from core_sdk.loop.moving import Mover
 from core_sdk.pytorch._reducers import Reducers
-from core_sdk.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from core_sdk.core import Context, DistributedContext

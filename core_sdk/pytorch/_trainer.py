@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from core_sdk._ground.environment import is_test_mode
+from core_sdk._ground.records import Keep
+from core_sdk._runtime.stopping import StopFlag, StopReason
 from core_sdk.core import Unit
-from core_sdk.environment import is_test_mode
 from core_sdk.loop import rng
 from core_sdk.loop.driver import CheckpointPolicy, Driver, Schedule
 from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit, check_length
@@ -23,8 +25,6 @@ from core_sdk.pytorch._fitting.progress import FitProgress
 from core_sdk.pytorch._fitting.validation import Validator
 from core_sdk.pytorch._run import BatchPosition
 from core_sdk.pytorch._trial import PyTorchTrial
-from core_sdk.records import Keep
-from core_sdk.runtime.stopping import StopFlag, StopReason
 
 logger = logging.getLogger("core_sdk.pytorch")
 

@@ -18,14 +18,14 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from core_sdk import client
+from core_sdk._runtime.ranks import joined_ranks
+from core_sdk._runtime.strategies import UntouchedStrategy
+from core_sdk._runtime.torch_runtime import TorchRuntime
 from core_sdk.core import Context, DistributedContext
 from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._init import begun_attempt
 from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch.samplers import DistributedBatchSampler
-from core_sdk.runtime.ranks import joined_ranks
-from core_sdk.runtime.strategies import UntouchedStrategy
-from core_sdk.runtime.torch_runtime import TorchRuntime
 
 __all__ = ["TorchBatchProcessor", "TorchBatchProcessorContext", "torch_batch_process"]
 

@@ -2,7 +2,7 @@
 
 `Search` is one search by the method that a configuration names. A driver uses it like this:
 
-    search = Search(searcher, space, seed)          # values of `core_sdk.config`
+    search = Search(searcher, space, seed)          # values of `core_sdk._ground.config`
     operations = search.on(SearchStarted())         # the first event, once
     ...
     operations = search.on(event)                   # every later one, in the order in which they were recorded

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import msgspec
 
-from core_sdk.config import ExperimentConfig, from_mapping
-from core_sdk.decoding import convert
-from core_sdk.records import to_json
+from core_sdk._ground.config import ExperimentConfig, from_mapping
+from core_sdk._ground.decoding import convert
+from core_sdk._ground.records import to_json
 from core_sdk.search._events import (
     Event,
     ExitedReason,

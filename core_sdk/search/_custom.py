@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from core_sdk.decoding import convert, json_decoder
+from core_sdk._ground.decoding import convert, json_decoder
 from core_sdk.search._events import (
     Event,
     ExitedReason,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from core_sdk.records import from_json
+from core_sdk._ground.records import from_json
 
 
 class ExitedReason(enum.Enum):

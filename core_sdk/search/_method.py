@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from core_sdk.decoding import convert
+from core_sdk._ground.decoding import convert
 from core_sdk.search._operations import Close, Create, Operation, ValidateAfter, Warn
 from core_sdk.search._points import Points
 from core_sdk.search._scores import Score

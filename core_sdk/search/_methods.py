@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core_sdk.config.hyperparameters import HyperparameterSpace
-from core_sdk.config.searchers import (
+from core_sdk._ground.config.hyperparameters import HyperparameterSpace
+from core_sdk._ground.config.searchers import (
     AdaptiveAshaSearcher,
     AsyncHalvingSearcher,
     GridSearcher,

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 from uuid import UUID
 
-from core_sdk.config.hyperparameters import (
+from core_sdk._ground.config.hyperparameters import (
     Categorical,
     Const,
     Double,

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import msgspec
 
-from core_sdk.config.hyperparameters import HyperparameterSpace
-from core_sdk.config.searchers import SearcherConfig
-from core_sdk.decoding import convert
-from core_sdk.records import Metric, to_json
+from core_sdk._ground.config.hyperparameters import HyperparameterSpace
+from core_sdk._ground.config.searchers import SearcherConfig
+from core_sdk._ground.decoding import convert
+from core_sdk._ground.records import Metric, to_json
 from core_sdk.search._events import Event, ExitedReason, TrialClosed, TrialExitedEarly, ValidationCompleted
 from core_sdk.search._methods import open_method
 from core_sdk.search._operations import Operation, Shutdown, Warn

@@ -12,8 +12,8 @@ from uuid import UUID
 
 import cloudpickle
 
-from core_sdk.config import from_mapping
-from core_sdk.config.hyperparameters import (
+from core_sdk._ground.config import from_mapping
+from core_sdk._ground.config.hyperparameters import (
     Categorical,
     Const,
     Double,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from core_sdk.config import ExperimentConfig
-from core_sdk.config.searchers import CustomSearcher
+from core_sdk._ground.config import ExperimentConfig
+from core_sdk._ground.config.searchers import CustomSearcher
 from core_sdk.search._search import Search
 from core_sdk.search.simulation import simulate
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from core_sdk.records import to_json
+from core_sdk._ground.records import to_json
 from core_sdk.search._events import (
     Event,
     ExitedReason,

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 
-from core_sdk.alive import AliveLock
+from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.files import fsync_directory, fsync_tree, write_atomically
 from core_sdk.errors import ExperimentError
-from core_sdk.files import fsync_directory, fsync_tree, write_atomically
 from core_sdk.search import SearchMethod
 from core_sdk.searcher._runner import Config, SearchRunner, paths
 

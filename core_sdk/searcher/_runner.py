@@ -18,17 +18,17 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.config import load
-from core_sdk.config.searchers import CustomSearcher
-from core_sdk.environment import Environment
+from core_sdk._execution.experiments.calling import call
+from core_sdk._execution.experiments.following import FollowedExperiment
+from core_sdk._execution.experiments.protocol import Post
+from core_sdk._execution.experiments.submission import find_submitted, read_config, submit
+from core_sdk._ground.config import load
+from core_sdk._ground.config.searchers import CustomSearcher
+from core_sdk._ground.environment import Environment
+from core_sdk._ground.records import scalar, to_json
+from core_sdk._home import Home
 from core_sdk.errors import ConfigProblem, ExperimentNotFoundError, InvalidConfigError
-from core_sdk.experiments.calling import call
-from core_sdk.experiments.following import FollowedExperiment
-from core_sdk.experiments.protocol import Post
-from core_sdk.experiments.submission import find_submitted, read_config, submit
-from core_sdk.records import scalar, to_json
 from core_sdk.search import CustomSearch, Event, Operation, SearchMethod
-from core_sdk.tracking import Home
 
 logger = logging.getLogger("core_sdk.searcher")
 

@@ -11,7 +11,7 @@ workers are processes of this machine, or of a Ray cluster.
 
 from __future__ import annotations
 
-from core_sdk.importing import needing_torch
+from core_sdk._ground.importing import needing_torch
 
 with needing_torch("core_sdk.sgd"):
     from core_sdk.sgd._operator import NUM_SAMPLES, TrainingOperator

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from core_sdk.records import number_of
+from core_sdk._ground.records import number_of
 
 Metrics = dict[str, Any]
 """Numbers, or nested metrics, by their names."""

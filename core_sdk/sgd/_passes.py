@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from core_sdk.runtime.torch_runtime import TorchRuntime
+from core_sdk._runtime.torch_runtime import TorchRuntime
 from core_sdk.sgd._batches import Batches
 
 Criterion = Any

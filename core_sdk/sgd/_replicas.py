@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
-from core_sdk.records import Keep
-from core_sdk.runtime.workers import TrainingWorkers
+from core_sdk._execution.workers import Engine, named_as
+from core_sdk._ground.records import Keep
+from core_sdk._runtime.workers import TrainingWorkers
 from core_sdk.sgd._creators import Creators
 from core_sdk.sgd._runner import OnRunner, Restored, Runner, create
-from core_sdk.workers import Engine, named_as
 
 logger = logging.getLogger("core_sdk.sgd")
 

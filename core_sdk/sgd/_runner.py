@@ -21,22 +21,22 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
-from core_sdk.environment import RankPlace
+from core_sdk._execution.workers import this_worker
+from core_sdk._ground.environment import RankPlace
+from core_sdk._ground.records import Keep
+from core_sdk._runtime.devices import devices
+from core_sdk._runtime.strategies import NoStrategy, WeightedDdpStrategy
+from core_sdk._runtime.torch_runtime import TorchRuntime
 from core_sdk.loop import ResumableLoader, State, resumable, rng
 from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import kept_parts
 from core_sdk.loop.plain import to_plain
 from core_sdk.loop.sharded_dataset import has_shards, is_sequence
 from core_sdk.loop.state import restore_random_numbers
-from core_sdk.records import Keep
-from core_sdk.runtime.devices import devices
-from core_sdk.runtime.strategies import NoStrategy, WeightedDdpStrategy
-from core_sdk.runtime.torch_runtime import TorchRuntime
 from core_sdk.sgd import _passes
 from core_sdk.sgd._batches import Batches
 from core_sdk.sgd._creators import Creators, as_given, as_list
 from core_sdk.sgd._metrics import Measured, as_numbers
-from core_sdk.workers import this_worker
 
 P = ParamSpec("P")
 T = TypeVar("T")

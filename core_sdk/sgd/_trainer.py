@@ -16,7 +16,12 @@ from weakref import WeakSet
 import torch
 
 from core_sdk import core
-from core_sdk.environment import get_cluster_info
+from core_sdk._execution.workers import Engine, open_engine
+from core_sdk._ground.environment import get_cluster_info
+from core_sdk._ground.files import write_atomically
+from core_sdk._ground.records import Keep, with_given
+from core_sdk._home.states import TRY_AGAIN
+from core_sdk._runtime.backends import usual_backend
 from core_sdk.errors import (
     ContextInUseError,
     ReplicaDiedError,
@@ -25,10 +30,7 @@ from core_sdk.errors import (
     WorkerFailedError,
     WorkersEndedError,
 )
-from core_sdk.files import write_atomically
 from core_sdk.loop.keeping import kept_parts
-from core_sdk.records import Keep, with_given
-from core_sdk.runtime.backends import usual_backend
 from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, TrainerMark
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
 from core_sdk.sgd._metrics import Metrics, flat, mean
@@ -36,8 +38,6 @@ from core_sdk.sgd._operator import TrainingOperator
 from core_sdk.sgd._replicas import Replicas
 from core_sdk.sgd._runner import PARTS, Runner, RunnerProgress, TrainedPass
 from core_sdk.sgd._trial import TrainerTrial
-from core_sdk.tracking.states import TRY_AGAIN
-from core_sdk.workers import Engine, open_engine
 
 logger = logging.getLogger("core_sdk.sgd")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk import core
-from core_sdk.agent.driving import DrivenTrial
-from core_sdk.environment import num_ranks_started, run_info_used
-from core_sdk.records import recorded_config
+from core_sdk._execution.agent.driving import DrivenTrial
+from core_sdk._ground.environment import num_ranks_started, run_info_used
+from core_sdk._ground.records import recorded_config
 
 
 class TrainerTrial:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk import client
+from core_sdk._execution.workers import encode_request, named_as
 from core_sdk.sgd._metrics import Metrics
 from core_sdk.sgd._trainer import PyTorchTrainer
 from core_sdk.sgd._trial import init_alone
-from core_sdk.workers import encode_request, named_as
 
 _CALL_FILE = "trial.pickle"
 _SCRIPT = f"""

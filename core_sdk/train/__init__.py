@@ -11,8 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from core_sdk._runtime.retention import CheckpointConfig
 from core_sdk.errors import TrainingFailedError
-from core_sdk.runtime.retention import CheckpointConfig
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint, ReportedCheckpointStatus
 from core_sdk.train._configs import (
     DataConfig,

@@ -12,8 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Self
 
-from core_sdk.records import CheckpointStored, from_json
-from core_sdk.storage import storage_from_url
+from core_sdk._ground.records import CheckpointStored, from_json
+from core_sdk._home.storage import storage_from_url
 
 _METADATA_FILE = ".metadata.json"
 

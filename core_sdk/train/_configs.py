@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from core_sdk.runtime.retention import CheckpointConfig
-from core_sdk.tracking.attempts.definition import Definition
+from core_sdk._home.attempts.definition import Definition
+from core_sdk._runtime.retention import CheckpointConfig
 from core_sdk.train._checkpoint import Checkpoint
 
 logger = logging.getLogger("core_sdk.train")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from core_sdk._ground.environment import known_grace_s
 from core_sdk.core import Context
-from core_sdk.environment import known_grace_s
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
 from core_sdk.train.worker.session import Session
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from core_sdk.agent.driving import DrivenTrial
-from core_sdk.environment import Environment
+from core_sdk._execution.agent.driving import DrivenTrial
+from core_sdk._ground.environment import Environment
 from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
 
 

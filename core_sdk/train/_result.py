@@ -7,13 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from core_sdk.environment import Environment
+from core_sdk._ground.environment import Environment
+from core_sdk._ground.files import file_url
+from core_sdk._home import Home, TrialFolder
+from core_sdk._home.checkpoints import RecordedCheckpoint
+from core_sdk._home.history import read_history
+from core_sdk._runtime.retention import CheckpointConfig, best
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError
-from core_sdk.files import file_url
-from core_sdk.runtime.retention import CheckpointConfig, best
-from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.checkpoints import RecordedCheckpoint
-from core_sdk.tracking.history import read_history
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
 from core_sdk.train._values import VALUES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core_sdk.records import number_of, to_json
+from core_sdk._ground.records import number_of, to_json
 
 VALUES = "values"
 """The group in which they are recorded, beside the numbers of the same report."""

@@ -11,11 +11,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from core_sdk.environment import Mark
-from core_sdk.environment.names import LAUNCH_DIR_VARIABLE
-from core_sdk.files import write_atomically
-from core_sdk.processes import Guardian, RankStatements
-from core_sdk.records import ExitRecord, encode_file
+from core_sdk._ground.environment import Mark
+from core_sdk._ground.environment.names import LAUNCH_DIR_VARIABLE
+from core_sdk._ground.files import write_atomically
+from core_sdk._ground.records import ExitRecord, encode_file
+from core_sdk._machine.processes import Guardian, RankStatements
 
 
 class LaunchDirectory:

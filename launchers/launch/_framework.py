@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core_sdk.environment import LaunchSettings
-from core_sdk.processes import CaughtSignals
+from core_sdk._ground.environment import LaunchSettings
+from core_sdk._machine.processes import CaughtSignals
 from launch._command_line import Command, parse
 from launch._directory import LaunchDirectory
 from launch._ssh._hostfile import SshLaunch

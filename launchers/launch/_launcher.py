@@ -18,11 +18,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import NoReturn
 
-from core_sdk.environment import LaunchSettings
-from core_sdk.environment.names import GRACE_VARIABLE
+from core_sdk._ground.environment import LaunchSettings
+from core_sdk._ground.environment.names import GRACE_VARIABLE
+from core_sdk._machine.processes import STOPS, CaughtSignals, RankGrace, Supervisor, block_usr1
+from core_sdk._machine.processes.output import RankOutput
 from core_sdk.errors import CoreSDKError
-from core_sdk.processes import STOPS, CaughtSignals, RankGrace, Supervisor, block_usr1
-from core_sdk.processes.output import RankOutput
 from launch._command_line import CommandLineError, HelpWanted, check_script, help_text
 from launch._directory import LaunchDirectory
 from launch._framework import Framework, Launch

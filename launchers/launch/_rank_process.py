@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from core_sdk.environment import rank_variables
-from core_sdk.processes.output import RankPipes
+from core_sdk._ground.environment import rank_variables
+from core_sdk._machine.processes.output import RankPipes
 from launch._command_line import NOT_EXECUTABLE, NOT_FOUND, CommandLineError
 
 # A Python that crashes, or is told to abort since it hangs, writes where it stood.

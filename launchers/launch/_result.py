@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from core_sdk.processes import (
+from core_sdk._machine.processes import (
     STOPPED,
     WELL,
     Failed,
@@ -25,7 +25,7 @@ from core_sdk.processes import (
     kind_of,
     signal_name,
 )
-from core_sdk.processes.output import Outlet
+from core_sdk._machine.processes.output import Outlet
 
 _STDERR = 2
 _MOST_PLACES = 8

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from core_sdk.environment import LaunchSettings, meeting_port, visible_gpus
+from core_sdk._ground.environment import LaunchSettings, meeting_port, visible_gpus
 from launch._command_line import UsageError
 from launch._deepspeed._core_binding import cores_to_share, share
 from launch._deepspeed._options import DeepSpeedOptions, parse_options, plan_here, plan_hosts

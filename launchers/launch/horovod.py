@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from core_sdk.environment import horovod_variables
+from core_sdk._ground.environment import horovod_variables
 from launch._command_line import CommandLineError
 from launch._framework import Framework, LaunchOptions, Start
 from launch._horovod._options import HorovodOptions, check_number, options_of, parse, plan_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from core_sdk.environment import torchrun_variables
+from core_sdk._ground.environment import torchrun_variables
 from launch._command_line import Command, UsageError
 from launch._framework import Framework, LaunchOptions
 from launch._launcher import run

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from core_sdk.environment import first_variable
-from core_sdk.processes import STOPS, CaughtSignals, RankProcesses, exit_code, signal_name
-from core_sdk.processes.output import RankOutput
+from core_sdk._ground.environment import first_variable
+from core_sdk._machine.processes import STOPS, CaughtSignals, RankProcesses, exit_code, signal_name
+from core_sdk._machine.processes.output import RankOutput
 from launch._command_line import CommandLineError, OptionParser, UsageError
 from launch._directory import LaunchDirectory
 from launch._rank_process import start_rank

@@ -14,9 +14,9 @@ import pytest
 from browser.sample_home import write_sample_home
 from browser.sample_search import run_search
 
-from core_sdk.server.serving import Address, listen, make_server
-from core_sdk.server.shared_view import SharedView
-from core_sdk.tracking import Home
+from core_sdk._home import Home
+from core_sdk._interfaces.server.serving import Address, listen, make_server
+from core_sdk._interfaces.server.shared_view import SharedView
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright

@@ -15,8 +15,7 @@ import numpy as np
 from saving import store_alone
 
 from core_sdk import media
-from core_sdk.journal import encode_line
-from core_sdk.records import (
+from core_sdk._ground.records import (
     FORMAT,
     Alert,
     AttemptStarted,
@@ -35,10 +34,11 @@ from core_sdk.records import (
     TrialLabelsChanged,
     TrialRecord,
 )
-from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home
-from core_sdk.tracking.home import TrialFolder
-from core_sdk.tracking.registry import Registry
+from core_sdk._home import Home
+from core_sdk._home.folders import TrialFolder
+from core_sdk._home.journal import encode_line
+from core_sdk._home.registry import Registry
+from core_sdk._home.storage import DirectoryStorage
 
 SCRIPT = "<script>document.title='hacked'</script>"
 HOSTILE = f"<img src=x onerror=\"document.title='hacked'\">{SCRIPT}"

@@ -54,7 +54,16 @@ def run_search(home_root: Path, directory: Path, *, num_trials: int = 9) -> None
     (directory / "model").mkdir(parents=True)
     (directory / "model" / "train.py").write_text(TRAIN)
     (directory / "search.yaml").write_text(CONFIG.replace("NUM_TRIALS", str(num_trials)))
-    command = [sys.executable, "-m", "core_sdk.cli", "experiment", "create", "search.yaml", "model", "--local"]
+    command = [
+        sys.executable,
+        "-m",
+        "core_sdk._interfaces.cli",
+        "experiment",
+        "create",
+        "search.yaml",
+        "model",
+        "--local",
+    ]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     environment = os.environ | {"CORE_SDK_HOME": str(home_root), "PATH": path}
     ended = subprocess.run(

@@ -13,10 +13,10 @@ import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.sample_home import write_straight_trial
 from browser.seeing import expect, labels, open_settings, wait_for_query
-from tracking.journals import new_trial, record, report
+from home.journals import new_trial, record, report
 
-from core_sdk.records import SearcherMetric
-from core_sdk.tracking import Home
+from core_sdk._ground.records import SearcherMetric
+from core_sdk._home import Home
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page, Route
@@ -259,8 +259,8 @@ def curves_drawn(page: Page) -> Iterator[None]:
 
 
 def second_attempt(trial_id: int, resumed_steps: int) -> bytes:
-    from core_sdk.journal import encode_line
-    from core_sdk.records import FORMAT, AttemptStarted, Ended, Report
+    from core_sdk._ground.records import FORMAT, AttemptStarted, Ended, Report
+    from core_sdk._home.journal import encode_line
 
     started = AttemptStarted(
         time=time.time(), format=FORMAT, trial_id=trial_id, attempt=2, host="node-7", pid=1, sdk_version="0",

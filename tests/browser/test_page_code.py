@@ -12,8 +12,8 @@ from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect
 from masters import running_master
 
-from core_sdk.experiments.submission import submit
-from core_sdk.tracking import Home
+from core_sdk._execution.experiments.submission import submit
+from core_sdk._home import Home
 
 _CONFIG = """\
 name: NAME

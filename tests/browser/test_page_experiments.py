@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect, open_settings, rows, wait_for_query
-from tracking.journals import new_trial, record, report, vary
+from home.journals import new_trial, record, report, vary
 
-from core_sdk.steering import trials
+from core_sdk._execution.steering import trials
 
 
 def test_notes_are_markdown_without_anything_that_runs(site: Site, open_view: OpenView) -> None:

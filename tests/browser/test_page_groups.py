@@ -10,11 +10,11 @@ import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect, open_settings, rows, wait_for_query
 from browser.test_page_charts import hover, mark_plots
+from home.journals import START, new_trial, record, report
 from msgspec import structs
-from tracking.journals import START, new_trial, record, report
 
-from core_sdk.records import SearcherMetric
-from core_sdk.tracking import Home, TrialFolder
+from core_sdk._ground.records import SearcherMetric
+from core_sdk._home import Home, TrialFolder
 
 NUM_STEPS = 20
 

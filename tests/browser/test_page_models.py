@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from browser.conftest import OpenView, Site
 from browser.seeing import expect
-from tracking.journals import append, lines, new_trial, report, started, stored
+from home.journals import append, lines, new_trial, report, started, stored
 
-from core_sdk.tracking.registry import Registry
+from core_sdk._home.registry import Registry
 
 
 def test_a_checkpoint_is_registered_and_looked_at(own_site: Site, open_view: OpenView) -> None:

@@ -20,13 +20,13 @@ from urllib.parse import urlsplit
 import pytest
 from browser.conftest import CHROMIUM_WITH_WINDOWS, OPTIONS
 from browser.seeing import expect, rows
-from cli.commands import COMMAND
+from home.journals import new_trial, record, report
+from interfaces.cli.commands import COMMAND
 from parts import needs
 from ports import reserved_port
 from processes import wait_for
-from tracking.journals import new_trial, record, report
 
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page

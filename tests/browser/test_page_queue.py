@@ -16,8 +16,8 @@ from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect
 from masters import running_master
 
-from core_sdk.experiments.calling import call, socket_address
-from core_sdk.experiments.protocol import (
+from core_sdk._execution.experiments.calling import call, socket_address
+from core_sdk._execution.experiments.protocol import (
     ClusterStatus,
     ExperimentStatus,
     GetStatus,
@@ -25,9 +25,9 @@ from core_sdk.experiments.protocol import (
     NodeStatus,
     RunningTrial,
 )
-from core_sdk.experiments.submission import submit
-from core_sdk.tracking import Home
-from core_sdk.typed_lines import to_line
+from core_sdk._execution.experiments.submission import submit
+from core_sdk._ground.typed_lines import to_line
+from core_sdk._home import Home
 
 _TRAIN = """\
 import time

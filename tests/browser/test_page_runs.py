@@ -12,11 +12,11 @@ import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.sample_home import HOSTILE, write_many_trials
 from browser.seeing import column, expect, rows, wait_for_query
+from home.journals import append, lines, new_trial, record, report
 from processes import wait_for
-from tracking.journals import append, lines, new_trial, record, report
 
-from core_sdk.tracking import Home
-from core_sdk.tracking.index._database import database_lock
+from core_sdk._home import Home
+from core_sdk._home.index._database import database_lock
 
 
 def test_all_trials_are_in_the_table(site: Site, open_view: OpenView) -> None:

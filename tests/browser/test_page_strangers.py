@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browser.conftest import CHROMIUM, OPTIONS, Site
 
-from core_sdk.tracking import open_view
+from core_sdk._home import open_view
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request

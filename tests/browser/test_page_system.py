@@ -7,8 +7,8 @@ import re
 from browser.conftest import OpenView, Site
 from browser.seeing import expect, wait_for_query
 
-from core_sdk.journal import encode_line
-from core_sdk.records import Profile
+from core_sdk._ground.records import Profile
+from core_sdk._home.journal import encode_line
 
 
 def test_figures_have_names_and_units(site: Site, open_view: OpenView) -> None:

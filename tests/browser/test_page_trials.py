@@ -14,11 +14,11 @@ from browser.sample_home import HOSTILE, write_log_lines
 from browser.seeing import expect, open_settings, rows, wait_for_query
 from processes import Script, wait_for
 
-from core_sdk.journal import encode_line
-from core_sdk.records import Report
-from core_sdk.steering import trials
-from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.running import await_end
+from core_sdk._execution.steering import trials
+from core_sdk._ground.records import Report
+from core_sdk._home import Home
+from core_sdk._home.attempts.running import await_end
+from core_sdk._home.journal import encode_line
 
 LOSS = "training.loss"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import core_sdk.server
-from core_sdk.server.pages import read_page
+import core_sdk._interfaces.server
+from core_sdk._interfaces.server.pages import read_page
 
-PAGE = Path(core_sdk.server.__file__).with_name("page")
+PAGE = Path(core_sdk._interfaces.server.__file__).with_name("page")
 AXE = Path(__file__).with_name("axe")
 MAX_PAGE_BYTES = 200_000
 

@@ -12,11 +12,11 @@ import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect, labels, open_settings, rows, wait_for_query
 from browser.test_page_charts import hover
+from home.journals import append, lines, new_trial, record, report
 from processes import wait_for
-from tracking.journals import append, lines, new_trial, record, report
 
-from core_sdk.records import Alert
-from core_sdk.tracking import Home
+from core_sdk._ground.records import Alert
+from core_sdk._home import Home
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import google_crc32c
 
-from core_sdk.records import FileEntry
-from core_sdk.storage.bucket._bucket import (
+from core_sdk._ground.records import FileEntry
+from core_sdk._home.storage.bucket._bucket import (
     Bucket,
     ObjectExistsError,
     ObjectMissingError,

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from buckets.servers import BucketServer
 from parts import require
 
-from core_sdk.storage.bucket._bucket import Bucket
+from core_sdk._home.storage.bucket._bucket import Bucket
 
 STARTERS = {
     "fake-gcs-server": ("buckets.gcs", "start_fake_gcs_server"),
@@ -45,13 +45,13 @@ def bucket_at(url: str) -> Bucket:
     name, prefix = parts.netloc, parts.path.strip("/")
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     if parts.scheme == "gs":
-        from core_sdk.storage.bucket.gcs._bucket import GcsBucket
+        from core_sdk._home.storage.bucket.gcs._bucket import GcsBucket
 
         return GcsBucket(name, prefix)
     if parts.scheme == "s3":
-        from core_sdk.storage.bucket.s3._bucket import S3Bucket
+        from core_sdk._home.storage.bucket.s3._bucket import S3Bucket
 
         return S3Bucket(name, prefix, endpoint_url=query.get("endpoint_url"), part_bytes=_SMALLEST_S3_PART)
-    from core_sdk.storage.bucket.azure._bucket import AzureBucket
+    from core_sdk._home.storage.bucket.azure._bucket import AzureBucket
 
     return AzureBucket(name, prefix, account_url=query.get("account_url"))

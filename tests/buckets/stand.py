@@ -14,9 +14,9 @@ from buckets.proxy import Proxy, start_proxy
 from buckets.servers import BucketServer
 from saving import checkpoint_ids
 
-from core_sdk.storage.bucket._bucket import Bucket
-from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._storage import BucketStorage
+from core_sdk._home.storage.bucket._bucket import Bucket
+from core_sdk._home.storage.bucket._limits import Limits
+from core_sdk._home.storage.bucket._storage import BucketStorage
 
 CLOCK = ".leases/clock"
 """The one object that belongs to no checkpoint, and stays."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from buckets.stand import Stand
 from saving import checkpoint_ids, store_alone
 
+from core_sdk._home.storage import Storage
 from core_sdk.errors import CoreSDKError
-from core_sdk.storage import Storage
 
 Content = Mapping[str, bytes]
 """Files by name."""

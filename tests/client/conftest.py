@@ -10,12 +10,12 @@ import pytest
 from client.trainings import Train, Training
 from processes import wait_for
 
+from core_sdk._execution.experiments.calling import call
+from core_sdk._execution.experiments.protocol import GetStatus, Want
+from core_sdk._execution.master.local import local_master
+from core_sdk._ground.records import TrialRecord
+from core_sdk._home import Home, TrialFolder
 from core_sdk.client import Tracker
-from core_sdk.experiments.calling import call
-from core_sdk.experiments.protocol import GetStatus, Want
-from core_sdk.master.local import local_master
-from core_sdk.records import TrialRecord
-from core_sdk.tracking import Home, TrialFolder
 
 
 @pytest.fixture

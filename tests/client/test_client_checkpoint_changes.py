@@ -7,16 +7,16 @@ import math
 from pathlib import Path
 
 import pytest
-from cli.recorded import new_attempt, new_trial
 from client.trainings import Training
+from interfaces.cli.recorded import new_attempt, new_trial
 from saving import checkpoint_ids, store_alone
 
+from core_sdk._ground.records import CheckpointStored, CheckpointUsed
+from core_sdk._home import Home
+from core_sdk._home.index import Index
+from core_sdk._home.storage import DirectoryStorage
 from core_sdk.client import Checkpoint, CheckpointState, Tracker
 from core_sdk.errors import CheckpointProtectedError, UnsafePathError
-from core_sdk.records import CheckpointStored, CheckpointUsed
-from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home
-from core_sdk.tracking.index import Index
 
 
 def store(training: Training, storage_id: str, steps: int) -> None:

@@ -12,12 +12,12 @@ import pytest
 from client.trainings import Train, Training
 from saving import store_alone
 
+from core_sdk._ground.records import CheckpointCondemned, CheckpointDeleted, CheckpointStored
+from core_sdk._home import Home
+from core_sdk._home.journal import read_records
+from core_sdk._home.storage import open_storage
 from core_sdk.client import Checkpoint, CheckpointSortBy, CheckpointState, OrderBy, Tracker
 from core_sdk.errors import CheckpointDamagedError, CheckpointNotFoundError
-from core_sdk.journal import read_records
-from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointStored
-from core_sdk.storage import open_storage
-from core_sdk.tracking import Home
 
 Store = Callable[..., None]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
+from home.journals import START, new_trial, record, report
 from msgspec import structs
-from tracking.journals import START, new_trial, record, report
 
 from core_sdk import client
+from core_sdk._ground.records import SearcherMetric
+from core_sdk._home import Home
 from core_sdk.errors import NothingToDrawError, NotRecordedError, TrialNotFoundError
-from core_sdk.records import SearcherMetric
-from core_sdk.tracking import Home
 
 
 @pytest.fixture

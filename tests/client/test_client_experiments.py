@@ -7,6 +7,7 @@ import threading
 import pytest
 from client.trainings import Train
 
+from core_sdk._home import Home
 from core_sdk.client import ExperimentState, OrderBy, Tracker, TrialSortBy
 from core_sdk.errors import (
     ExperimentNotFoundError,
@@ -15,7 +16,6 @@ from core_sdk.errors import (
     TrialNotFoundError,
     TrialRunningError,
 )
-from core_sdk.tracking import Home
 
 
 def test_labels_are_set_added_and_removed(tracker: Tracker, train: Train) -> None:

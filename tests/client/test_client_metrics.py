@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 from client.trainings import START, Train
 
+from core_sdk._ground.records import Profile, Report
+from core_sdk._home.rows import ReportRow
 from core_sdk.client import Tracker
 from core_sdk.client._metrics import frame
 from core_sdk.errors import TrialNotFoundError
-from core_sdk.records import Profile, Report
-from core_sdk.tracking.rows import ReportRow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

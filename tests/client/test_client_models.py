@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from cli.recorded import store
 from client.trainings import Train
 from filelock import FileLock, Timeout
+from interfaces.cli.recorded import store
 from processes import wait_for
 
 from core_sdk import client
+from core_sdk._home import Home
+from core_sdk._home.deletion.collection import Request, collect
 from core_sdk.client import CheckpointState, ModelSortBy, OrderBy, Tracker
 from core_sdk.errors import (
     CheckpointNotFoundError,
@@ -24,8 +26,6 @@ from core_sdk.errors import (
     NameTakenError,
     RecordDamagedError,
 )
-from core_sdk.tracking import Home
-from core_sdk.tracking.deletion.collection import Request, collect
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import pytest
+from home.journals import new_trial, record, report
 from parts import needs
 from ports import reserved_port
-from tracking.journals import new_trial, record, report
 
 from core_sdk import client
+from core_sdk._home import Home
 from core_sdk.errors import MissingDependencyError, NothingToDrawError, NotRecordedError, PageNotServedError
-from core_sdk.tracking import Home
 
 
 def test_a_trial_is_drawn_without_a_server(home: Home, tmp_path: Path) -> None:

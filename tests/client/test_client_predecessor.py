@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cli.recorded import store as store_checkpoint
 from client.trainings import Train, Training
+from interfaces.cli.recorded import store as store_checkpoint
 
 from core_sdk import client
+from core_sdk._ground.records import ProgressReported, RetentionPolicy, SearcherMetric
+from core_sdk._home import Home
 from core_sdk.client import OrderBy, Tracker, TrialSortBy
 from core_sdk.errors import ExperimentNotRunningError, NameTakenError, NoMasterError
-from core_sdk.records import ProgressReported, RetentionPolicy, SearcherMetric
-from core_sdk.tracking import Home
 
 
 def store(training: Training, storage_id: str, steps: int, **validation: float | str) -> None:

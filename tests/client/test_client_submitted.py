@@ -17,9 +17,9 @@ from parts import needs
 from processes import wait_for
 
 from core_sdk import client
+from core_sdk._home import Home
 from core_sdk.client import ExperimentSortBy, ExperimentState, OrderBy, TrialState
 from core_sdk.errors import ExperimentStateError, InvalidConfigError, MasterError, PausedError
-from core_sdk.tracking import Home
 
 TRAIN = """
 import time
@@ -224,9 +224,9 @@ def test_what_was_not_submitted_has_no_searcher_to_steer(train: Train) -> None:
 @needs("many processes")
 def test_reading_starts_no_master(code: Path, home: Any, request: pytest.FixtureRequest) -> None:
     """The results of a search can be read without a master."""
-    from core_sdk.experiments.calling import is_master_running
-    from core_sdk.master.local import local_master
-    from core_sdk.tracking import Home
+    from core_sdk._execution.experiments.calling import is_master_running
+    from core_sdk._execution.master.local import local_master
+    from core_sdk._home import Home
 
     with local_master(Home.create(home.root), 2):
         experiment = client.create_experiment(config(), code)

@@ -13,9 +13,9 @@ from client.trainings import Train
 
 import core_sdk.client
 from core_sdk import client, core
+from core_sdk._home import Home
 from core_sdk.client import Experiment, ExperimentSortBy, ExperimentState, OrderBy, Tracker
 from core_sdk.errors import ExperimentNotFoundError, HomeTooNewError, TrialNotFoundError
-from core_sdk.tracking import Home
 
 
 def names(experiments: list[Experiment]) -> list[str]:

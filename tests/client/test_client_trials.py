@@ -11,11 +11,11 @@ import pytest
 from client.trainings import Train
 from processes import Script
 
+from core_sdk._ground.records import MetadataSet, ProgressReported, StatusSet
+from core_sdk._home import Home
+from core_sdk._home.attempts.running import await_end
 from core_sdk.client import Tracker, TrialState
 from core_sdk.errors import PausedError, TrialNotFoundError, TrialNotRunningError, TrialRunningError
-from core_sdk.records import MetadataSet, ProgressReported, StatusSet
-from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.running import await_end
 
 # Says when it has begun; ends when it is asked to stop.
 OBEDIENT_SCRIPT = """

@@ -7,9 +7,9 @@ import math
 import pandas
 from client.trainings import Train
 
+from core_sdk._ground.records import SearcherMetric
+from core_sdk._home import Home
 from core_sdk.client import Tracker
-from core_sdk.records import SearcherMetric
-from core_sdk.tracking import Home
 
 
 def test_trials_are_rows_of_a_frame(home: Home, tracker: Tracker, train: Train) -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from buckets.opening import bucket_at
 from buckets.servers import BucketServer
-from cli.commands import WarmCli
+from interfaces.cli.commands import WarmCli
 from torch.distributed import checkpoint as dcp
 
 from core_sdk import core, loop

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core_sdk.alive import AliveLock
-from core_sdk.journal import JournalWriter
-from core_sdk.records import FORMAT, AttemptStarted, Ended, Outcome, Record, Report
-from core_sdk.tracking import Home, TrialFolder
+from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.records import FORMAT, AttemptStarted, Ended, Outcome, Record, Report
+from core_sdk._home import Home, TrialFolder
+from core_sdk._home.journal import JournalWriter
 
 START = 1_700_000_000.0
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cli.commands import run_cli
+from interfaces.cli.commands import run_cli
 from processes import Script
 
 import core_sdk.compat.wandb as wandb

@@ -35,52 +35,34 @@ from buckets.opening import bucket_at
 from buckets.proxy import DropConnection, Exchange, Proxy, start_proxy
 from buckets.proxy import Request as WireRequest
 from buckets.servers import BucketServer
-from cli.recorded import damage, new_attempt, new_trial
-from cli.recorded import store as store_recorded
 from core.metadata_servers import GoogleStub
 from core.rank_processes import Ranks
+from execution.master.damage import flip, made_home, opened_master, replace
+from execution.master.searches import await_end, events_of, submit_search, submit_text
+from execution.workers.engines import UnwatchedRay
+from home.journals import append, lines, started
+from interfaces.cli.recorded import damage, new_attempt, new_trial
+from interfaces.cli.recorded import store as store_recorded
 from kills.process_trees import SCRIPT, TORCH, ProcessTree
 from loop.exact_training import Training, loader_of
-from master.damage import flip, made_home, opened_master, replace
-from master.searches import await_end, events_of, submit_search, submit_text
 from masters import running_master
 from parts import needs
 from processes import Script, wait_for
 from saving import checkpoint_ids, store_alone
 from terminals import Person
-from tracking.journals import append, lines, started
 from train.ray_training import RayTraining
-from workers.engines import UnwatchedRay
 
 from core_sdk import client, core, media, train
-from core_sdk.alive import signed_by
-from core_sdk.errors import (
-    AttemptClaimedError,
-    CheckpointDamagedError,
-    CheckpointNotStoredError,
-    GraceExceededError,
-    HomeNotWritableError,
-    InvalidMetricError,
-    MediaTooLargeError,
-    NotEnoughSpaceError,
-    RecordDamagedError,
-    ReportsDroppedError,
-    ReservedNameError,
-    StorageError,
-    StorageUnreachableError,
-    UnsafePathError,
-    WriterRefusedError,
-)
-from core_sdk.experiments._actions import AskToStop, Finish
-from core_sdk.experiments.calling import call, is_master_running
-from core_sdk.experiments.experiment import ExperimentStateMachine
-from core_sdk.experiments.protocol import Down, GetStatus, Want
-from core_sdk.experiments.reviving import announce_master, revive_master
-from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.journal import JournalWriter, read_journal, read_records
-from core_sdk.master._master import Master
-from core_sdk.processes import is_any_marked
-from core_sdk.records import (
+from core_sdk._execution.experiments._actions import AskToStop, Finish
+from core_sdk._execution.experiments.calling import call, is_master_running
+from core_sdk._execution.experiments.experiment import ExperimentStateMachine
+from core_sdk._execution.experiments.protocol import Down, GetStatus, Want
+from core_sdk._execution.experiments.reviving import announce_master, revive_master
+from core_sdk._execution.experiments.submitted import SubmittedExperiment
+from core_sdk._execution.master._master import Master
+from core_sdk._execution.steering import trials
+from core_sdk._ground.alive import signed_by
+from core_sdk._ground.records import (
     STOPPED_BY_SEARCHER,
     AttemptBegun,
     AttemptOver,
@@ -99,18 +81,36 @@ from core_sdk.records import (
     ValidationRead,
     metrics_from_json,
 )
-from core_sdk.slots import Machine, SlotDirectory, Ticket
-from core_sdk.steering import trials
-from core_sdk.storage import DirectoryStorage, storage_from_url
-from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
-from core_sdk.tracking.deletion.collection import Request, collect
-from core_sdk.tracking.history import read_history
-from core_sdk.tracking.index import Index
-from core_sdk.tracking.moving.merging import merge
-from core_sdk.tracking.moving.relocation import adopt
-from core_sdk.tracking.next_attempt import mark_of_attempt
-from core_sdk.tracking.registry import Registry
+from core_sdk._home import Home, open_view
+from core_sdk._home.attempts.continuation import newest_good_checkpoint
+from core_sdk._home.deletion.collection import Request, collect
+from core_sdk._home.history import read_history
+from core_sdk._home.index import Index
+from core_sdk._home.journal import JournalWriter, read_journal, read_records
+from core_sdk._home.moving.merging import merge
+from core_sdk._home.moving.relocation import adopt
+from core_sdk._home.next_attempt import mark_of_attempt
+from core_sdk._home.registry import Registry
+from core_sdk._home.storage import DirectoryStorage, storage_from_url
+from core_sdk._machine.processes import is_any_marked
+from core_sdk._machine.slots import Machine, SlotDirectory, Ticket
+from core_sdk.errors import (
+    AttemptClaimedError,
+    CheckpointDamagedError,
+    CheckpointNotStoredError,
+    GraceExceededError,
+    HomeNotWritableError,
+    InvalidMetricError,
+    MediaTooLargeError,
+    NotEnoughSpaceError,
+    RecordDamagedError,
+    ReportsDroppedError,
+    ReservedNameError,
+    StorageError,
+    StorageUnreachableError,
+    UnsafePathError,
+    WriterRefusedError,
+)
 from core_sdk.train import Checkpoint, ScalingConfig, TorchTrainer
 
 REPOSITORY = Path(__file__).parents[2]
@@ -139,7 +139,7 @@ def reports(home: Home, trial_id: int = 1, attempt: int = 1) -> list[Report]:
 
 
 def core_sdk(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "core_sdk.cli", *arguments]
+    command = [sys.executable, "-m", "core_sdk._interfaces.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | variables)
 
 
@@ -1465,7 +1465,7 @@ def start_unwatched(home: Home, directory: Path) -> subprocess.Popen[str]:
     """A `core-sdk run` whose script has not called `init()` yet."""
     script = directory / "train.py"
     script.write_text(textwrap.dedent(UNWATCHED))
-    command = [sys.executable, "-m", "core_sdk.cli", "run", "--", sys.executable, str(script)]
+    command = [sys.executable, "-m", "core_sdk._interfaces.cli", "run", "--", sys.executable, str(script)]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=directory)
     assert run.stdout is not None
     assert run.stdout.readline() == "on\n"
@@ -1492,7 +1492,9 @@ def test_41_a_killed_command_costs_nothing(home: Home, tmp_path: Path) -> None:
 
 
 @needs("many processes")
-@pytest.mark.parametrize("command", [["core_sdk.cli", "run", "--", sys.executable, "-m"], []], ids=["run", "launcher"])
+@pytest.mark.parametrize(
+    "command", [["core_sdk._interfaces.cli", "run", "--", sys.executable, "-m"], []], ids=["run", "launcher"]
+)
 def test_64_a_closed_terminal_costs_nothing(home: Home, tmp_path: Path, command: list[str]) -> None:
     """A training outlives its closed terminal, whether started by `core-sdk run` or by a launcher."""
     (tmp_path / "train.py").write_text(
@@ -1528,7 +1530,7 @@ def test_64_a_closed_terminal_costs_nothing(home: Home, tmp_path: Path, command:
 def test_42_no_script_runs_unsupervised(home: Home, tmp_path: Path) -> None:
     """A resume is refused before `init()` too; with its agent the script dies."""
     run = start_unwatched(home, tmp_path)
-    [agent] = [child for child in psutil.Process(run.pid).children() if "core_sdk.agent" in child.cmdline()]
+    [agent] = [child for child in psutil.Process(run.pid).children() if "core_sdk._execution.agent" in child.cmdline()]
     scripts = [child for child in agent.children() if "train.py" in child.cmdline()[-1]]
 
     refused = core_sdk("trial", "resume", "1")
@@ -1565,7 +1567,7 @@ def test_53_nothing_runs_below_what_was_killed(home: Home, tmp_path: Path) -> No
 def test_43_a_kill_leaves_nothing(home: Home, tmp_path: Path) -> None:
     """The command in the foreground tells of it, and a resume begins a new attempt."""
     run = start_unwatched(home, tmp_path)
-    [agent] = [child for child in psutil.Process(run.pid).children() if "core_sdk.agent" in child.cmdline()]
+    [agent] = [child for child in psutil.Process(run.pid).children() if "core_sdk._execution.agent" in child.cmdline()]
     processes = agent.children(recursive=True)
 
     killed = core_sdk("trial", "kill", "1")
@@ -1574,7 +1576,7 @@ def test_43_a_kill_leaves_nothing(home: Home, tmp_path: Path) -> None:
     state = client.get_trial(1).state
     (tmp_path / "begin").touch()
     resumed = subprocess.Popen(
-        [sys.executable, "-m", "core_sdk.cli", "trial", "resume", "1"], stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "core_sdk._interfaces.cli", "trial", "resume", "1"], stdout=subprocess.DEVNULL
     )
     wait_for(lambda: home.trial(1).journal_path(2).exists())
     running = client.get_trial(1).state
@@ -1604,7 +1606,15 @@ def test_43_a_kill_leaves_the_end_that_a_script_has_recorded(home: Home, tmp_pat
     """`trial kill` after the script has left its context leaves the recorded end as it is."""
     (tmp_path / "afterwards.py").write_text(AFTERWARDS)
     run = subprocess.Popen(
-        [sys.executable, "-m", "core_sdk.cli", "run", "--", sys.executable, str(tmp_path / "afterwards.py")],
+        [
+            sys.executable,
+            "-m",
+            "core_sdk._interfaces.cli",
+            "run",
+            "--",
+            sys.executable,
+            str(tmp_path / "afterwards.py"),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -1995,7 +2005,7 @@ def test_71_a_merge_takes_each_trial_once_though_it_is_killed(two_checkpoints: H
     before = {path: path.read_bytes() for path in two_checkpoints.root.rglob("*") if path.is_file()}
     target = Home.create(tmp_path / "target")
     merging = subprocess.Popen(
-        [sys.executable, "-m", "core_sdk.cli", "home", "merge", str(two_checkpoints.root)],
+        [sys.executable, "-m", "core_sdk._interfaces.cli", "home", "merge", str(two_checkpoints.root)],
         env=os.environ | {"CORE_SDK_HOME": str(target.root)},
     )
     wait_for(lambda: len(target.trial_ids()) > 3 or merging.poll() is not None)
@@ -2088,7 +2098,7 @@ def test_56_no_worker_outlives_its_cluster(unwatched_ray: UnwatchedRay, home: Ho
 def test_61_a_save_does_not_wait_for_a_rank_that_does_not_answer(home: Home, tmp_path: Path) -> None:
     """A save fails, rather than waits, if a rank does not answer because its process is stopped."""
     source = """
-        from core_sdk.storage.directory._staging import DirectoryStaging
+        from core_sdk._home.storage.directory._staging import DirectoryStaging
 
         seal = DirectoryStaging.seal
         def seal_when_it_goes_on(staging):
@@ -2159,7 +2169,7 @@ def test_66_media_that_cannot_be_kept_are_refused_or_counted(small_disk: Path, m
 def test_78_a_slot_is_free_when_the_processes_that_have_it_are_gone(home: Home) -> None:
     """A slot is free when the last process of its attempt is gone, and not before; none is given without a ticket."""
     train = [sys.executable, "-c", "import time; time.sleep(600)"]
-    command = [sys.executable, "-m", "core_sdk.cli", "run", "--detach", "--slots", "1", "--", *train]
+    command = [sys.executable, "-m", "core_sdk._interfaces.cli", "run", "--detach", "--slots", "1", "--", *train]
     subprocess.run(command, check=True, capture_output=True)
     folder = home.trial(1)
     agent = signed_by(folder.supervised_path(1))

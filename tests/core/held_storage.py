@@ -10,11 +10,11 @@ from typing import Any
 from processes import wait_for
 
 from core_sdk import core
+from core_sdk._ground.records import Manifest
+from core_sdk._home.storage import DirectoryStorage, Shard, ShardUnion, Staging
+from core_sdk._home.storage._staging_area import LockedDirectory
+from core_sdk._home.storage.directory._staging import DirectoryStaging
 from core_sdk.errors import CheckpointNotStoredError
-from core_sdk.records import Manifest
-from core_sdk.storage import DirectoryStorage, Shard, ShardUnion, Staging
-from core_sdk.storage._staging_area import LockedDirectory
-from core_sdk.storage.directory._staging import DirectoryStaging
 
 
 class Gate:

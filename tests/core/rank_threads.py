@@ -12,10 +12,10 @@ from typing import TypeVar
 from distributed.ranks import Outcomes, place, together
 from processes import TIMEOUT_S
 
+from core_sdk._ground.records import CheckpointBegun, Record
+from core_sdk._home.journal import JournalWriter, read_records
+from core_sdk._home.storage import DirectoryStorage, Storage
 from core_sdk.core import CheckpointContext, DistributedContext
-from core_sdk.journal import JournalWriter, read_records
-from core_sdk.records import CheckpointBegun, Record
-from core_sdk.storage import DirectoryStorage, Storage
 
 T = TypeVar("T")
 

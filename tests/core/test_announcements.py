@@ -10,7 +10,7 @@ from pathlib import Path
 from core.rank_processes import Ranks
 from parts import needs
 
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 SCRIPT = """
 import sys
@@ -53,7 +53,7 @@ def test_a_script_says_which_trial_it_is_and_what_to_type_next(home: Home, tmp_p
 def test_nothing_is_said_twice_or_by_a_script_that_is_to_be_quiet(home: Home, tmp_path: Path) -> None:
     """Under `core-sdk run` only the command speaks, and CORE_SDK_QUIET silences a script."""
     quiet = errors_of(tmp_path, sys.executable, "train.py", CORE_SDK_QUIET="1")
-    run = errors_of(tmp_path, sys.executable, "-m", "core_sdk.cli", "run", "--", sys.executable, "train.py")
+    run = errors_of(tmp_path, sys.executable, "-m", "core_sdk._interfaces.cli", "run", "--", sys.executable, "train.py")
 
     assert quiet == []
     assert run == [

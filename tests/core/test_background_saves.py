@@ -21,8 +21,13 @@ from processes import Script
 from saving import checkpoint_ids
 
 from core_sdk import core
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.records import CheckpointStored, Ended, Manifest, Record, Report
+from core_sdk._home import Home
+from core_sdk._home.journal import JournalWriter, read_records
+from core_sdk._home.storage import DirectoryStorage, Staging, Storage
+from core_sdk._home.storage.directory._staging import DirectoryStaging
 from core_sdk.core._checkpoint import Grace
-from core_sdk.distributed import DistributedContext
 from core_sdk.errors import (
     ArgumentConflictError,
     CheckpointNotFoundError,
@@ -30,11 +35,6 @@ from core_sdk.errors import (
     JournalForkedError,
     RankFailedError,
 )
-from core_sdk.journal import JournalWriter, read_records
-from core_sdk.records import CheckpointStored, Ended, Manifest, Record, Report
-from core_sdk.storage import DirectoryStorage, Staging, Storage
-from core_sdk.storage.directory._staging import DirectoryStaging
-from core_sdk.tracking import Home
 
 TESTS = str(Path(__file__).resolve().parent.parent)
 

@@ -14,7 +14,13 @@ import torch
 from saving import checkpoint_ids
 
 from core_sdk import core
-from core_sdk.distributed import DistributedContext
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.records import CheckpointDeleted, CheckpointPruned, CheckpointStored, Record, from_json
+from core_sdk._home import Home
+from core_sdk._home.history import read_history
+from core_sdk._home.journal import JournalWriter, read_records
+from core_sdk._home.storage import DirectoryStorage, storage_from_url
+from core_sdk._home.storages import storage_url
 from core_sdk.errors import (
     CheckpointDamagedError,
     CheckpointNotFoundError,
@@ -23,12 +29,6 @@ from core_sdk.errors import (
     ReservedNameError,
     UnsafePathError,
 )
-from core_sdk.journal import JournalWriter, read_records
-from core_sdk.records import CheckpointDeleted, CheckpointPruned, CheckpointStored, Record, from_json
-from core_sdk.storage import DirectoryStorage, storage_from_url
-from core_sdk.tracking import Home
-from core_sdk.tracking.history import read_history
-from core_sdk.tracking.storages import storage_url
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 

@@ -13,10 +13,10 @@ from core.rank_threads import Rank, Trial
 from parts import needs
 from saving import checkpoint_ids
 
+from core_sdk._home.storage import Storage
+from core_sdk._home.storage.bucket import BucketStorage
 from core_sdk.core import DownloadMode
 from core_sdk.errors import CheckpointConflictError, CheckpointNotFoundError
-from core_sdk.storage import Storage
-from core_sdk.storage.bucket import BucketStorage
 
 SERVERS = ["strict GCS", "moto", "Azurite"]
 

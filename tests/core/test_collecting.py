@@ -12,13 +12,13 @@ import pytest
 from saving import checkpoint_ids
 
 from core_sdk import client, core
+from core_sdk._ground.records import CheckpointBegun, CheckpointStored, RetentionPolicy, encode_file
+from core_sdk._home import Home
+from core_sdk._home.attempts.claiming import new_record
+from core_sdk._home.history import read_history
+from core_sdk._home.journal import read_records
+from core_sdk._home.storage import DirectoryStorage
 from core_sdk.core import Context
-from core_sdk.journal import read_records
-from core_sdk.records import CheckpointBegun, CheckpointStored, RetentionPolicy, encode_file
-from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.claiming import new_record
-from core_sdk.tracking.history import read_history
 
 
 def storage(tmp_path: Path, **policy: int) -> dict[str, Any]:

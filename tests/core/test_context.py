@@ -27,12 +27,12 @@ from processes import Script
 
 import core_sdk
 from core_sdk import core
+from core_sdk._execution.steering import trials
+from core_sdk._ground.records import Alert, AttemptStarted, ClusterInfo, EarlyExit, Ended, Record, TrialInfo
+from core_sdk._home import Home, open_view
+from core_sdk._home.journal import read_records
 from core_sdk.core import Context
 from core_sdk.errors import HomeNotWritableError, HomeTooNewError, JournalClosedError, RunInfoError
-from core_sdk.journal import read_records
-from core_sdk.records import Alert, AttemptStarted, ClusterInfo, EarlyExit, Ended, Record, TrialInfo
-from core_sdk.steering import trials
-from core_sdk.tracking import Home, open_view
 
 RunScript = Callable[..., tuple[int, str, str]]
 

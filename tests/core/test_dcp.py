@@ -31,9 +31,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from core_sdk import core
+from core_sdk._home.storage import DirectoryStorage
 from core_sdk.client import Tracker
 from core_sdk.errors import CheckpointDamagedError, CheckpointNotFoundError, GraceExceededError
-from core_sdk.storage import DirectoryStorage
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cli.commands import COMMAND
-from cli.recorded import new_trial
+from interfaces.cli.commands import COMMAND
+from interfaces.cli.recorded import new_trial
 from parts import needs, strace
 
 from core_sdk import client, core
+from core_sdk._ground.records import CheckpointCondemned, RetentionPolicy
+from core_sdk._home import Home
+from core_sdk._home.deletion.collection import Request, collect
 from core_sdk.core import Context
 from core_sdk.errors import NotEnoughSpaceError
-from core_sdk.records import CheckpointCondemned, RetentionPolicy
-from core_sdk.tracking import Home
-from core_sdk.tracking.deletion.collection import Request, collect
 
 NUM_FLOATS = 500_000  # 2 MB, twice the small disk
 WRITERS: dict[str, Callable[[Path], object]] = {

@@ -15,13 +15,13 @@ import pytest
 from core.counting import counting_script
 from parts import needs
 
-from core_sdk.alive import AliveLock
+from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.placement import Job, named_job, scheduled_job
+from core_sdk._ground.records import JobRecord
+from core_sdk._home import Home, TrialFolder
+from core_sdk._home.attempts.jobs import note_trial_of_job, trial_of_job
 from core_sdk.client import Tracker
 from core_sdk.errors import PredecessorRunningError
-from core_sdk.placement import Job, named_job, scheduled_job
-from core_sdk.records import JobRecord
-from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.attempts.jobs import note_trial_of_job, trial_of_job
 
 Start = Callable[..., str]
 

@@ -10,9 +10,9 @@ from core.rank_threads import Rank, Trial
 from saving import checkpoint_ids
 
 from core_sdk import core
+from core_sdk._home import Home
+from core_sdk._home.storage import DirectoryStorage
 from core_sdk.errors import EmptyCheckpointError
-from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home
 
 ASYNC_SAVE = """
 import sys

@@ -11,12 +11,12 @@ import pytest
 from parts import needs
 from processes import Script, wait_for
 
+from core_sdk._ground.records import Report
+from core_sdk._home import Home, open_view
+from core_sdk._home.deletion import delete_trial
+from core_sdk._home.journal import read_records
 from core_sdk.client import Tracker
 from core_sdk.errors import TrialRunningError
-from core_sdk.journal import read_records
-from core_sdk.records import Report
-from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.deletion import delete_trial
 
 
 def test_a_training_that_copies_its_home_is_still_running(

@@ -21,7 +21,7 @@ from parts import needs
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk import client
-from core_sdk.processes import STOPPED
+from core_sdk._machine.processes import STOPPED
 
 SCRIPT = str(Path(__file__).parent / "trained_with_workers.py")
 PLACES = ("starting", "fetching", "first batch", "between epochs", "validation", "saving")
@@ -72,7 +72,7 @@ class Case:
                 launcher = ["-m", "launch.torch_distributed", "--nproc-per-node", str(self.num_ranks), "--"]
                 return [sys.executable, *launcher, sys.executable, *script]
             case "core-sdk run":
-                return [sys.executable, "-m", "core_sdk.cli", "run", "--", sys.executable, *script]
+                return [sys.executable, "-m", "core_sdk._interfaces.cli", "run", "--", sys.executable, *script]
         return [sys.executable, *script]
 
     def variables(self) -> dict[str, str]:

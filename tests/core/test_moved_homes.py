@@ -12,12 +12,12 @@ import pytest
 from processes import Script
 from saving import checkpoint_ids
 
+from core_sdk._execution.steering import trials
+from core_sdk._ground.records import CheckpointStored, Ended, MetadataSet, Report
+from core_sdk._home import Home
+from core_sdk._home.journal import read_records
+from core_sdk._home.storage import DirectoryStorage
 from core_sdk.errors import ReportsDroppedError
-from core_sdk.journal import read_records
-from core_sdk.records import CheckpointStored, Ended, MetadataSet, Report
-from core_sdk.steering import trials
-from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home
 
 # What a training writes, before and after something happens to its home.
 SCRIPT = """

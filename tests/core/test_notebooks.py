@@ -13,9 +13,9 @@ from kernels import run
 from parts import needs
 
 from core_sdk import core
+from core_sdk._home import Home
+from core_sdk._home.index import Index
 from core_sdk.errors import ReportsDroppedError
-from core_sdk.tracking import Home
-from core_sdk.tracking.index import Index
 
 OPEN = """
 import os, time

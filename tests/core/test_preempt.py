@@ -15,9 +15,9 @@ import pytest
 from processes import Script, wait_for
 
 from core_sdk import client, core
-from core_sdk.journal import read_records
-from core_sdk.records import Ended, StopAcknowledged
-from core_sdk.tracking import Home
+from core_sdk._ground.records import Ended, StopAcknowledged
+from core_sdk._home import Home
+from core_sdk._home.journal import read_records
 
 LISTENS = """
 from core_sdk import core

@@ -20,11 +20,11 @@ import psutil
 import pytest
 from processes import Script, wait_for
 
+from core_sdk._ground.records import Metric, Profile, metrics_from_json
+from core_sdk._home.journal import JournalWriter, read_records
 from core_sdk.core import ProfilerContext
 from core_sdk.core._profiler import FigureSource
 from core_sdk.errors import JournalForkedError
-from core_sdk.journal import JournalWriter, read_records
-from core_sdk.records import Metric, Profile, metrics_from_json
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_each_gpu_tells_what_it_can(run_script: Callable[..., tuple[int, str, st
         import logging, time
         from pathlib import Path
         from core_sdk.core import ProfilerContext
-        from core_sdk.journal import JournalWriter
+        from core_sdk._home.journal import JournalWriter
         logging.basicConfig(format="%(message)s")
         journal = JournalWriter(Path("1.journal"))
         profiler = ProfilerContext(journal, 0)
@@ -375,7 +375,7 @@ def test_a_process_that_ends_with_the_profiler_on_ends(start_script: Callable[..
         """
         from pathlib import Path
         from core_sdk.core import ProfilerContext
-        from core_sdk.journal import JournalWriter
+        from core_sdk._home.journal import JournalWriter
         ProfilerContext(JournalWriter(Path("1.journal")), 0).on(sampling_interval=60)
         """
     )

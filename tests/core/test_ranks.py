@@ -14,8 +14,8 @@ from core.rank_processes import Ranks, codes, the_trial
 from parts import needs, require
 from processes import Script
 
+from core_sdk._home import Home
 from core_sdk.client import Tracker, TrialMetrics
-from core_sdk.tracking import Home
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def run_command(tmp_path: Path) -> Callable[..., str]:
     """Returns a function that runs `core-sdk` with these arguments and returns its output."""
 
     def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "core_sdk.cli", *arguments]
+        command = [sys.executable, "-m", "core_sdk._interfaces.cli", *arguments]
         finished = subprocess.run(
             command, capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"COLUMNS": "200"}
         )

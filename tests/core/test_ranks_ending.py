@@ -10,10 +10,10 @@ from core.rank_processes import Ranks, codes, the_trial
 from parts import needs
 from saving import checkpoint_ids
 
-from core_sdk.journal import read_records
-from core_sdk.records import Ended
-from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home
+from core_sdk._ground.records import Ended
+from core_sdk._home import Home
+from core_sdk._home.journal import read_records
+from core_sdk._home.storage import DirectoryStorage
 
 
 def recorded_error(home: Home) -> str:
@@ -211,7 +211,7 @@ def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tm
 def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen: int) -> None:
     """After the timeout, a save fails on the other ranks, names the frozen rank and leaves nothing visible."""
     source = f"""
-        from core_sdk.storage import DirectoryStorage
+        from core_sdk._home.storage import DirectoryStorage
 
         stage = DirectoryStorage.stage
         def stage_and_freeze(storage, storage_id, **options):
@@ -244,7 +244,7 @@ def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen
 def test_a_save_waits_for_a_rank_that_is_only_slow(ranks: Ranks, home: Home) -> None:
     """A save waits for a slow rank longer than the timeout, since its files may be large."""
     source = """
-        from core_sdk.storage.directory._staging import DirectoryStaging
+        from core_sdk._home.storage.directory._staging import DirectoryStaging
 
         seal = DirectoryStaging.seal
         def seal_slowly(staging):

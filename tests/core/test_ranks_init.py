@@ -12,11 +12,11 @@ from core.rank_processes import Ranks, codes, the_trial
 from parts import needs
 
 from core_sdk import core
+from core_sdk._distributed import DistributedContext, SoloChannel
+from core_sdk._home import Home
+from core_sdk._home.attempts.definition import Definition
 from core_sdk.core._attempt import claim_together
-from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.errors import RankDiedError, SeveralRanksError
-from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.definition import Definition
 
 T = TypeVar("T")
 RunScript = Callable[..., tuple[int, str, str]]

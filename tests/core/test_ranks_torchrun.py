@@ -14,8 +14,8 @@ import pytest
 from parts import needs
 from processes import TIMEOUT_S, Script
 
+from core_sdk._home import Home
 from core_sdk.client import Tracker
-from core_sdk.tracking import Home
 
 PAUSED = 75
 BIN = Path(sys.executable).parent

@@ -16,11 +16,11 @@ from parts import needs, strace
 from saving import checkpoint_ids
 
 from core_sdk import core
+from core_sdk._home import Home, open_view
+from core_sdk._home.deletion.collection import Request, collect
+from core_sdk._home.history import read_history
+from core_sdk._home.storage import DirectoryStorage, storage_from_url
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError, RankFailedError, ReportsDroppedError
-from core_sdk.storage import DirectoryStorage, storage_from_url
-from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.deletion.collection import Request, collect
-from core_sdk.tracking.history import read_history
 
 SAVE = """
 import sys

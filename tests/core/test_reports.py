@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from parts import needs
 
 from core_sdk import core
+from core_sdk._ground.records import Report, metrics_from_json
+from core_sdk._home import Home
+from core_sdk._home.journal import read_journal, read_records
 from core_sdk.client import Tracker
 from core_sdk.errors import DuplicateMetricError, InvalidMetricError, InvalidNameError, JournalForkedError
-from core_sdk.journal import read_journal, read_records
-from core_sdk.records import Report, metrics_from_json
-from core_sdk.tracking import Home
 
 STEPS = itertools.count(1)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)

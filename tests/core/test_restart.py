@@ -12,9 +12,9 @@ import pytest
 from core.counting import counting_script
 from parts import needs
 
-from core_sdk.alive import AliveLock
+from core_sdk._ground.alive import AliveLock
+from core_sdk._home import Home
 from core_sdk.client import Tracker
-from core_sdk.tracking import Home
 
 Launch = Callable[..., str]
 

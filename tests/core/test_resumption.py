@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.commands import run_cli
+from interfaces.cli.commands import run_cli
 
-from core_sdk.tracking import Home
-from core_sdk.tracking.index import Index
+from core_sdk._home import Home
+from core_sdk._home.index import Index
 
 # The first attempt ends after step 15 of 30, in the middle of its second epoch.
 _SCRIPT = """

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from core.script_ends import ALL, FAILED_SAVE, HOLDS, SAVE, STOP
 
-from core_sdk.tracking import Home
-from core_sdk.tracking.index import Index
+from core_sdk._home import Home
+from core_sdk._home.index import Index
 
 # Runs each script of its input in a process of its own, forked: as Python runs it, but without the time for imports.
 RUNNER = """

@@ -11,14 +11,14 @@ from core.rank_processes import Ended, Ranks, codes
 from parts import needs
 from processes import wait_for
 
-from core_sdk.journal import read_records
-from core_sdk.records import CommandRecord, OperationCompleted, SearchRecord, StopAcknowledged
-from core_sdk.slots import Slots
-from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.attempts.operations import post_operations
-from core_sdk.tracking.attempts.starting import AttemptStart, begin_in_experiment, resume
-from core_sdk.tracking.rows import StreamPosition
-from core_sdk.tracking.streams import read_news
+from core_sdk._ground.records import CommandRecord, OperationCompleted, SearchRecord, StopAcknowledged
+from core_sdk._home import Home, open_view
+from core_sdk._home.attempts.operations import post_operations
+from core_sdk._home.attempts.starting import AttemptStart, begin_in_experiment, resume
+from core_sdk._home.journal import read_records
+from core_sdk._home.rows import StreamPosition
+from core_sdk._home.streams import read_news
+from core_sdk._machine.slots import Slots
 
 TRAIN = """
 with core.init(distributed=distributed) as context:

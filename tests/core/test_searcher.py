@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from core_sdk import core
+from core_sdk._ground.records import OperationCompleted, ProgressReported
+from core_sdk._home import Home
+from core_sdk._home.journal import read_records
 from core_sdk.core import SearcherMode, Unit
-from core_sdk.journal import read_records
-from core_sdk.records import OperationCompleted, ProgressReported
-from core_sdk.tracking import Home
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from parts import needs
 from torch.utils.data import DataLoader, TensorDataset
 
 from core_sdk import core, loop
+from core_sdk._ground.records import MAX_SEED
+from core_sdk._home import Home
 from core_sdk.experimental import core_v2
-from core_sdk.records import MAX_SEED
-from core_sdk.tracking import Home
 
 
 def trained(**arguments: Any) -> list[float]:

@@ -18,6 +18,10 @@ from core.rank_threads import Rank, Trial
 from processes import wait_for
 from saving import checkpoint_ids
 
+from core_sdk._ground.records import CheckpointStored, Manifest
+from core_sdk._home.storage import DirectoryStorage, Selector, Shard, ShardUnion, Staging, Storage
+from core_sdk._home.storage._staging_area import LockedDirectory
+from core_sdk._home.storage.directory._staging import DirectoryStaging
 from core_sdk.core import DistributedContext, DownloadMode
 from core_sdk.errors import (
     CheckpointConflictError,
@@ -31,10 +35,6 @@ from core_sdk.errors import (
     ReservedNameError,
     UnsafePathError,
 )
-from core_sdk.records import CheckpointStored, Manifest
-from core_sdk.storage import DirectoryStorage, Selector, Shard, ShardUnion, Staging, Storage
-from core_sdk.storage._staging_area import LockedDirectory
-from core_sdk.storage.directory._staging import DirectoryStaging
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 

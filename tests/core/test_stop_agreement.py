@@ -20,9 +20,9 @@ from core.rank_processes import Ranks, codes, the_trial
 from parts import needs
 from processes import wait_for
 
+from core_sdk._distributed import Listener, SoloChannel
+from core_sdk._home import Home
 from core_sdk.core._preempt._agreement import StopAgreement, describe_unevenness
-from core_sdk.distributed import Listener, SoloChannel
-from core_sdk.tracking import Home
 
 
 class ScriptedGroup:

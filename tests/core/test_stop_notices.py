@@ -15,10 +15,10 @@ from parts import needs
 from processes import Script, wait_for
 
 from core_sdk import core
+from core_sdk._ground.records import StopAcknowledged
+from core_sdk._home import Home
+from core_sdk._home.journal import read_records
 from core_sdk.core._preempt._notices import next_pause_s
-from core_sdk.journal import read_records
-from core_sdk.records import StopAcknowledged
-from core_sdk.tracking import Home
 
 INTERRUPTION = {"action": "terminate", "time": "2027-01-02T03:04:05Z"}
 

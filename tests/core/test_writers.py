@@ -18,13 +18,21 @@ from typing import ParamSpec, TypeVar
 
 import google_crc32c
 import pytest
-from cli.commands import WarmCli
+from home.journals import append, lines, new_trial, report, started, stored
+from interfaces.cli.commands import WarmCli
 from processes import Script, wait_for
-from tracking.journals import append, lines, new_trial, report, started, stored
 
 from core_sdk import client, core
-from core_sdk.environment import use_home
-from core_sdk.environment.names import SPOOLED_HOME_VARIABLE
+from core_sdk._ground.environment import use_home
+from core_sdk._ground.environment.names import SPOOLED_HOME_VARIABLE
+from core_sdk._ground.records import CheckpointDeleted, Ended
+from core_sdk._home import Home, TrialFolder, open_view
+from core_sdk._home.history import read_history
+from core_sdk._home.moving.merging import merge
+from core_sdk._home.rows import ReportRow
+from core_sdk._home.spool import node
+from core_sdk._home.spool.receiver import Receiver
+from core_sdk._home.spool.shipment import Shipment
 from core_sdk.errors import (
     CheckpointNotFoundError,
     HomeTooNewError,
@@ -32,14 +40,6 @@ from core_sdk.errors import (
     TrialNotFoundError,
     WriterRefusedError,
 )
-from core_sdk.records import CheckpointDeleted, Ended
-from core_sdk.tracking import Home, TrialFolder, open_view
-from core_sdk.tracking.history import read_history
-from core_sdk.tracking.moving.merging import merge
-from core_sdk.tracking.rows import ReportRow
-from core_sdk.tracking.spool import node
-from core_sdk.tracking.spool.receiver import Receiver
-from core_sdk.tracking.spool.shipment import Shipment
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -428,7 +428,7 @@ def test_a_script_becomes_a_writer_by_the_environment(home: Home, folder: TrialF
         "    context.train.report_validation_metrics(10, {'accuracy': 0.5})\n"
         "sys.exit(3)\n"
     )
-    command = [sys.executable, "-m", "core_sdk.cli", "run", "--trial", "1", "--writer", "evaluator", "--"]
+    command = [sys.executable, "-m", "core_sdk._interfaces.cli", "run", "--trial", "1", "--writer", "evaluator", "--"]
 
     ended = subprocess.run([*command, sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
 
@@ -442,7 +442,7 @@ def test_a_process_of_the_trials_own_program_writes_to_it(
 ) -> None:
     """A program that the training has started, with its run info, names no trial."""
     run = subprocess.run(
-        [sys.executable, "-m", "core_sdk.cli", "run", "--", sys.executable, "-c", _TRAINER],
+        [sys.executable, "-m", "core_sdk._interfaces.cli", "run", "--", sys.executable, "-c", _TRAINER],
         capture_output=True,
         text=True,
     )

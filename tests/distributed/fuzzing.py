@@ -15,13 +15,13 @@ from typing import NamedTuple
 import msgspec
 from distributed.strangers import Bomb
 
-from core_sdk.distributed._topology import RankIdentity
-from core_sdk.distributed.joining._accepting import IncomingConnection
-from core_sdk.distributed.joining._handshake import ConnectorHandshake, WrongPeerError
-from core_sdk.distributed.transport._connection import Connection
-from core_sdk.distributed.transport._encoding import Contribution, RankFailure
-from core_sdk.distributed.transport._frames import CollectiveOperation, ConnectionEndedError, Frame, FrameKind, Seal
-from core_sdk.distributed.transport._messages import (
+from core_sdk._distributed._topology import RankIdentity
+from core_sdk._distributed.joining._accepting import IncomingConnection
+from core_sdk._distributed.joining._handshake import ConnectorHandshake, WrongPeerError
+from core_sdk._distributed.transport._connection import Connection
+from core_sdk._distributed.transport._encoding import Contribution, RankFailure
+from core_sdk._distributed.transport._frames import CollectiveOperation, ConnectionEndedError, Frame, FrameKind, Seal
+from core_sdk._distributed.transport._messages import (
     Died,
     Hello,
     Left,

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 from processes import wait_for
 
-from core_sdk.distributed._topology import this_rank
-from core_sdk.distributed.joining._handshake import GREETING_BYTES, REPLY_BYTES, ConnectorHandshake
-from core_sdk.distributed.joining._rendezvous import ChiefAddress, DirectoryRendezvous
-from core_sdk.distributed.transport._connection import Connection
-from core_sdk.distributed.transport._frames import Frame, FrameKind
-from core_sdk.distributed.transport._messages import Hello
-from core_sdk.environment import RankPlace
+from core_sdk._distributed._topology import this_rank
+from core_sdk._distributed.joining._handshake import GREETING_BYTES, REPLY_BYTES, ConnectorHandshake
+from core_sdk._distributed.joining._rendezvous import ChiefAddress, DirectoryRendezvous
+from core_sdk._distributed.transport._connection import Connection
+from core_sdk._distributed.transport._frames import Frame, FrameKind
+from core_sdk._distributed.transport._messages import Hello
+from core_sdk._ground.environment import RankPlace
 
 WRONG_KEY = b"a key of somebody else's"
 

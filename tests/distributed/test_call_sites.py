@@ -11,8 +11,8 @@ from distributed.ranks import Threads
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core_sdk._distributed.calls._call_site import CallSites, describe
 from core_sdk.core import DistributedContext
-from core_sdk.distributed.calls._call_site import CallSites, describe
 from core_sdk.errors import CollectiveMismatchError
 
 

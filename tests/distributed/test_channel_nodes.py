@@ -32,7 +32,7 @@ from distributed.stage import (
 )
 from parts import needs
 
-from core_sdk.distributed.transport._connection import _TCP_RTO_MAX_MS
+from core_sdk._distributed.transport._connection import _TCP_RTO_MAX_MS
 
 pytestmark = needs("hosts")
 

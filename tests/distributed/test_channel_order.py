@@ -17,18 +17,18 @@ import pytest
 from distributed.ranks import place
 from processes import TIMEOUT_S, wait_for
 
-from core_sdk.distributed._topology import RankIdentity, this_rank
-from core_sdk.distributed.calls import _chief
-from core_sdk.distributed.calls._chief import ChiefChannel
-from core_sdk.distributed.calls._control_thread import ControlThread
-from core_sdk.distributed.calls._member import MemberChannel
-from core_sdk.distributed.joining._join import choose_listen_options, join_ranks
-from core_sdk.distributed.joining._options import JoinOptions
-from core_sdk.distributed.joining._rendezvous import DirectoryRendezvous
-from core_sdk.distributed.transport._connection import Connection, Peer
-from core_sdk.distributed.transport._encoding import encode, join
-from core_sdk.distributed.transport._frames import Frame, FrameKind
-from core_sdk.distributed.transport._messages import (
+from core_sdk._distributed._topology import RankIdentity, this_rank
+from core_sdk._distributed.calls import _chief
+from core_sdk._distributed.calls._chief import ChiefChannel
+from core_sdk._distributed.calls._control_thread import ControlThread
+from core_sdk._distributed.calls._member import MemberChannel
+from core_sdk._distributed.joining._join import choose_listen_options, join_ranks
+from core_sdk._distributed.joining._options import JoinOptions
+from core_sdk._distributed.joining._rendezvous import DirectoryRendezvous
+from core_sdk._distributed.transport._connection import Connection, Peer
+from core_sdk._distributed.transport._encoding import encode, join
+from core_sdk._distributed.transport._frames import Frame, FrameKind
+from core_sdk._distributed.transport._messages import (
     Died,
     Left,
     Message,
@@ -37,7 +37,7 @@ from core_sdk.distributed.transport._messages import (
     decode_message,
     encode_message,
 )
-from core_sdk.environment import MeetingPlace, RankPlace
+from core_sdk._ground.environment import MeetingPlace, RankPlace
 from core_sdk.errors import RankDiedError
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from distributed.fuzzing import Corpus, Tally, feed_decoder, feed_link, feed_reception
 
-from core_sdk.distributed.transport._frames import Seal
+from core_sdk._distributed.transport._frames import Seal
 
 COUNTS = pytest.mark.parametrize(
     "num_strings", [2_000, pytest.param(200_000, marks=pytest.mark.slow)], ids=["some", "1,000,000 in all"]

@@ -24,12 +24,12 @@ from distributed.strangers import KINDS, Bomb, Chief, dripping, read
 from parts import needs
 from processes import TIMEOUT_S, wait_for
 
+from core_sdk._distributed._topology import host_identity
+from core_sdk._distributed.joining._handshake import GREETING_BYTES
+from core_sdk._distributed.joining._neighbours import directory_of_name
+from core_sdk._distributed.joining._rendezvous import ChiefAddress
+from core_sdk._distributed.transport._frames import Frame, FrameKind
 from core_sdk.core import DistributedContext
-from core_sdk.distributed._topology import host_identity
-from core_sdk.distributed.joining._handshake import GREETING_BYTES
-from core_sdk.distributed.joining._neighbours import directory_of_name
-from core_sdk.distributed.joining._rendezvous import ChiefAddress
-from core_sdk.distributed.transport._frames import Frame, FrameKind
 from core_sdk.errors import (
     ChannelError,
     ChiefNotFoundError,
@@ -718,7 +718,7 @@ def test_a_death_between_joining_all_and_joining_the_node_is_named_at_once(
     ranks = start_ranks(
         """
         import os, time
-        from core_sdk.distributed.joining import _join
+        from core_sdk._distributed.joining import _join
         from rank_script import arguments, join, rank, tell
 
         def dying(join):
@@ -757,7 +757,7 @@ def test_a_death_while_a_second_group_forms_is_named_by_the_chief(start_ranks: S
     ranks = start_ranks(
         """
         import os
-        from core_sdk.distributed.joining import _accepting, _join
+        from core_sdk._distributed.joining import _accepting, _join
         from rank_script import await_mark, join, mark_when_waiting, rank
 
         def die(*_):

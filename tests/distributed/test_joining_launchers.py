@@ -14,11 +14,11 @@ from distributed.conftest import StartRanks
 from parts import needs
 from processes import TIMEOUT_S, Script
 
+from core_sdk._distributed.joining._horovod import nodes_of
+from core_sdk._distributed.joining._join import _chief_hosts
+from core_sdk._distributed.joining._options import JoinOptions
+from core_sdk._ground.environment import MeetingPlace
 from core_sdk.core import DistributedContext
-from core_sdk.distributed.joining._horovod import nodes_of
-from core_sdk.distributed.joining._join import _chief_hosts
-from core_sdk.distributed.joining._options import JoinOptions
-from core_sdk.environment import MeetingPlace
 from core_sdk.errors import ContradictoryRanksError, JoinError
 
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
@@ -147,7 +147,7 @@ def test_ranks_that_torchrun_starts_again_form_a_new_group(start_torchrun: Start
             time.sleep(TIMEOUT)
         if restarts == 0:
             # Killed when its address is published, long before the rank that sleeps could come.
-            from core_sdk.distributed.joining._torch import TorchStoreRendezvous
+            from core_sdk._distributed.joining._torch import TorchStoreRendezvous
             publish = TorchStoreRendezvous.publish
             def publish_and_die(self, address):
                 publish(self, address)

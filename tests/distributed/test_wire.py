@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core_sdk.distributed._topology import RankIdentity
-from core_sdk.distributed.joining._accepting import IncomingConnection
-from core_sdk.distributed.joining._handshake import AcceptorHandshake, ConnectorHandshake, WrongPeerError
-from core_sdk.distributed.transport._connection import Connection
-from core_sdk.distributed.transport._encoding import RankFailure, join, split
-from core_sdk.distributed.transport._frames import (
+from core_sdk._distributed._topology import RankIdentity
+from core_sdk._distributed.joining._accepting import IncomingConnection
+from core_sdk._distributed.joining._handshake import AcceptorHandshake, ConnectorHandshake, WrongPeerError
+from core_sdk._distributed.transport._connection import Connection
+from core_sdk._distributed.transport._encoding import RankFailure, join, split
+from core_sdk._distributed.transport._frames import (
     MAX_PAYLOAD_BYTES,
     CollectiveOperation,
     ConnectionEndedError,
@@ -27,7 +27,7 @@ from core_sdk.distributed.transport._frames import (
     FrameKind,
     Seal,
 )
-from core_sdk.distributed.transport._messages import Hello, Left, decode_message, encode_message
+from core_sdk._distributed.transport._messages import Hello, Left, decode_message, encode_message
 
 KEY = b"a key of 32 bytes, or thereabout"
 FRAMES = [

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from hosts.namespaces import enter_host_of, process_ids_of
 
-import core_sdk.core
-import core_sdk.distributed.joining._join  # noqa: F401 - so that they are there already
+import core_sdk._distributed.joining._join
+import core_sdk.core  # noqa: F401 - so that they are there already
 
 _PR_SET_PDEATHSIG = 1
 

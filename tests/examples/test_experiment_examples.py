@@ -13,7 +13,7 @@ import pytest
 from masters import running_master
 from parts import needs
 
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")

@@ -11,7 +11,7 @@ import pytest
 from parts import needs
 from processes import wait_for
 
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 # It trains, with PyTorch, for half a minute.
 pytestmark = [needs("many processes"), pytest.mark.timeout(600)]

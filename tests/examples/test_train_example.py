@@ -12,7 +12,7 @@ from parts import needs
 from processes import wait_for
 
 from core_sdk import client
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 # They start several processes that import torch.
 pytestmark = needs("many processes")

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from master.searches import await_end
+from execution.master.searches import await_end
 from masters import running_master
 from parts import needs
 from processes import wait_for
 from pytorch.trials import StopAfter
 
+from core_sdk._execution.experiments.calling import call
+from core_sdk._execution.experiments.protocol import Want
+from core_sdk._execution.experiments.submission import submit
+from core_sdk._home import Home
 from core_sdk.client import Tracker
-from core_sdk.experiments.calling import call
-from core_sdk.experiments.protocol import Want
-from core_sdk.experiments.submission import submit
 from core_sdk.loop import rng
 from core_sdk.pytorch import Epoch, Trainer, init
-from core_sdk.tracking import Home
 
 # They train, with PyTorch, to an accuracy.
 pytestmark = needs("many processes")

@@ -10,7 +10,7 @@ import pytest
 from frameworks.environments import FrameworkEnvironment
 
 from core_sdk import client
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 TIMEOUT_S = 300
 pytestmark = pytest.mark.timeout(2 * TIMEOUT_S)

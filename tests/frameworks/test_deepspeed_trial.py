@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+from execution.master.searches import await_end
 from frameworks.environments import FrameworkEnvironment
-from master.searches import await_end
 from masters import running_master
 
+from core_sdk._execution.experiments.submission import submit
+from core_sdk._home import Home
 from core_sdk.client import Tracker
-from core_sdk.experiments.submission import submit
-from core_sdk.tracking import Home
 
 TRIAL = Path(__file__).with_name("deepspeed_trial.py")
 

@@ -67,7 +67,7 @@ ARGUMENTS = (
 
 def core_sdk(callbacks: FrameworkEnvironment, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(callbacks.program("python")), "-m", "core_sdk.cli", *arguments],
+        [str(callbacks.program("python")), "-m", "core_sdk._interfaces.cli", *arguments],
         cwd=directory,
         capture_output=True,
         text=True,

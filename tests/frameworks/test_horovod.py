@@ -17,7 +17,7 @@ from frameworks.environments import FrameworkEnvironment
 from launches import Ended, kill_all_in, live_processes
 from processes import wait_for
 
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 # Two ranks import torch and Horovod, on a machine that may have other things to do.
 _TIMEOUT_S = 150.0

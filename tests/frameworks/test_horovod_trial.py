@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from execution.master.searches import await_end
 from frameworks.environments import FrameworkEnvironment
-from master.searches import await_end
 from masters import running_master
 from pytorch.lifecycle import CONFIG, NUM_BATCHES, Stage, reports
 
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 BY_HOROVOD = CONFIG.replace("model_def:MyTrial", "python3 -m launch.horovod --trial model_def:MyTrial")
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from core_sdk import client, core
+from core_sdk._home import Home
 from core_sdk.integrations._reporting import Reporter
-from core_sdk.tracking import Home
 
 
 def reports() -> list[tuple[str, int | None, dict[str, float]]]:

@@ -8,7 +8,7 @@ import pytest
 from frameworks.environments import FrameworkEnvironment
 
 from core_sdk import client
-from core_sdk.processes import STOPPED
+from core_sdk._machine.processes import STOPPED
 
 TIMEOUT_S = 300
 pytestmark = pytest.mark.timeout(2 * TIMEOUT_S)

@@ -18,9 +18,9 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from core_sdk import client, loop, pytorch
+from core_sdk._machine.processes import STOPPED
 from core_sdk.loop import rng
 from core_sdk.loop.host_memory import HostMemory
-from core_sdk.processes import STOPPED
 
 pytestmark = needs("gpu")
 

@@ -21,7 +21,7 @@ from core_sdk.core import Logger
 
 pytestmark = needs("gpu")
 
-CORE_SDK = [sys.executable, "-m", "core_sdk.cli"]
+CORE_SDK = [sys.executable, "-m", "core_sdk._interfaces.cli"]
 
 
 def uuid() -> str:

@@ -10,7 +10,7 @@ from parts import needs
 from processes import Script
 
 from core_sdk import client
-from core_sdk.processes import STOPPED
+from core_sdk._machine.processes import STOPPED
 
 pytestmark = needs("gpu")
 

@@ -16,13 +16,13 @@ from typing import Any
 from buckets.opening import bucket_at
 from saving import checkpoint_ids, store_alone
 
-from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._storage import BucketStorage
+from core_sdk._home.storage.bucket._limits import Limits
+from core_sdk._home.storage.bucket._storage import BucketStorage
 
 TIMEOUT_S = 60.0
 LIMITS = Limits(num_threads=4, whole_bytes=64 << 10)
 
-_ADAPTERS = [f"core_sdk.storage.bucket.{name}._bucket" for name in ("azure", "gcs", "s3")]
+_ADAPTERS = [f"core_sdk._home.storage.bucket.{name}._bucket" for name in ("azure", "gcs", "s3")]
 
 
 class WriterProcess:

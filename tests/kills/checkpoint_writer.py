@@ -14,9 +14,9 @@ import sys
 import uuid
 from pathlib import Path
 
+from core_sdk._ground.records import MANIFEST_NAME
+from core_sdk._home.storage import DirectoryStorage, unite
 from core_sdk.errors import CheckpointNotFoundError
-from core_sdk.records import MANIFEST_NAME
-from core_sdk.storage import DirectoryStorage, unite
 
 _NUM_FILES = 4
 _NUM_KEPT = 2

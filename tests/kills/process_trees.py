@@ -49,7 +49,7 @@ def work():
 
 
 if __name__ == "__main__":
-    from core_sdk.workers import LocalEngine, WorkerGroup
+    from core_sdk._execution.workers import LocalEngine, WorkerGroup
 
     with WorkerGroup(2, LocalEngine()) as workers:
         workers.run(work)
@@ -83,7 +83,7 @@ class ProcessTree:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         with (self.directory / "output").open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "core_sdk.cli", *arguments],
+                [sys.executable, "-m", "core_sdk._interfaces.cli", *arguments],
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -147,11 +147,11 @@ def _role(process: psutil.Process) -> str:
         parent = process.parent()
         is_forked = parent is not None and "_spawner_process.py" in " ".join(parent.cmdline())
         return "agent" if is_forked else "spawner"
-    if "core_sdk.agent" in text:
+    if "core_sdk._execution.agent" in text:
         return "agent"
-    if "core_sdk.master" in text:
+    if "core_sdk._execution.master" in text:
         return "master"
-    if "core_sdk.cli" in text:
+    if "core_sdk._interfaces.cli" in text:
         return "command"
     if "launch." in text:
         return "launcher"

@@ -20,10 +20,10 @@ from typing import Any
 
 from distributed.ranks import place
 
+from core_sdk._home.journal import JournalWriter
+from core_sdk._home.storage import DirectoryStorage, Storage
 from core_sdk.core import CheckpointContext, DistributedContext
 from core_sdk.errors import ChannelError
-from core_sdk.journal import JournalWriter
-from core_sdk.storage import DirectoryStorage, Storage
 
 TOLD = 3
 """The exit status of a rank that has learned of another's death."""
@@ -48,7 +48,7 @@ class RankProcess:
     ) -> None:
         """Without `open_storage` it stores in the directory `checkpoints` of the folder."""
         processes = multiprocessing.get_context("forkserver")
-        processes.set_forkserver_preload(["core_sdk.core", "core_sdk.storage"])
+        processes.set_forkserver_preload(["core_sdk.core", "core_sdk._home.storage"])
         self.storage_ids, sender = processes.Pipe(duplex=False)
         open_storage = open_storage or partial(DirectoryStorage, folder / "checkpoints")
         arguments = (folder, rank, size, num_checkpoints, dies_at, open_storage, first_step, sender)

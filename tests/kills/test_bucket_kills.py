@@ -17,8 +17,8 @@ from kills.sharded_writer import TOLD, RankProcess
 from parts import needs
 from saving import checkpoint_ids
 
-from core_sdk.storage.bucket._bucket import Bucket
-from core_sdk.storage.bucket._storage import BucketStorage
+from core_sdk._home.storage.bucket._bucket import Bucket
+from core_sdk._home.storage.bucket._storage import BucketStorage
 
 MAX_LIFE_S = 0.3
 

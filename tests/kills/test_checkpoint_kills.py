@@ -14,7 +14,7 @@ from kills import checkpoint_writer
 from kills.checkpoint_writer import check_what_is_left
 from parts import needs, strace
 
-from core_sdk.storage import DirectoryStorage
+from core_sdk._home.storage import DirectoryStorage
 
 NUM_KILLS = 40
 MAX_LIFE_S = 0.15

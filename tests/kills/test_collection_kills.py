@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 from buckets.servers import BucketServer
-from cli.recorded import new_attempt, new_trial
 from client.trainings import Training
+from interfaces.cli.recorded import new_attempt, new_trial
 from parts import needs
 from saving import checkpoint_ids, store_alone
 
-from core_sdk.records import CheckpointPinned, CheckpointStored
-from core_sdk.storage import Storage, storage_from_url
-from core_sdk.tracking import Home
-from core_sdk.tracking.deletion.collection import Collector, Request, collect
-from core_sdk.tracking.index import Index
+from core_sdk._ground.records import CheckpointPinned, CheckpointStored
+from core_sdk._home import Home
+from core_sdk._home.deletion.collection import Collector, Request, collect
+from core_sdk._home.index import Index
+from core_sdk._home.storage import Storage, storage_from_url
 
 LATEST = Request(policy={"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 1})
 NUM_TRIALS = 3
@@ -89,7 +89,7 @@ def start_collection(home: Home) -> BaseProcess:
     (home.root / "collecting").unlink(missing_ok=True)
     # Forked from a process that has imported everything already, so that the kill meets the collection.
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["kills.test_collection_kills", "core_sdk.storage.bucket.gcs._bucket"])
+    processes.set_forkserver_preload(["kills.test_collection_kills", "core_sdk._home.storage.bucket.gcs._bucket"])
     process = processes.Process(target=_collect, args=(home.root, dict(os.environ)))
     process.start()
     return process

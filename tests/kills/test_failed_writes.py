@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cli.recorded import new_attempt, new_trial, store
+from interfaces.cli.recorded import new_attempt, new_trial, store
 from parts import needs, strace
 from saving import checkpoint_ids
 
+from core_sdk._home import Home
+from core_sdk._home.deletion.collection import Request, collect
+from core_sdk._home.history import read_history
+from core_sdk._home.storage import DirectoryStorage
 from core_sdk.core import init
-from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home
-from core_sdk.tracking.deletion.collection import Request, collect
-from core_sdk.tracking.history import read_history
 
 pytestmark = needs("strace")
 
@@ -42,9 +42,9 @@ PREAMBLE = """
 import sys, traceback
 from pathlib import Path
 from core_sdk import core
-from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home
-from core_sdk.tracking.deletion.collection import Request, collect
+from core_sdk._home.storage import DirectoryStorage
+from core_sdk._home import Home
+from core_sdk._home.deletion.collection import Request, collect
 
 def attempt(call):
     try:

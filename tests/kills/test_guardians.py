@@ -10,7 +10,7 @@ import psutil
 import pytest
 from processes import wait_for
 
-from core_sdk.processes import Guardian
+from core_sdk._machine.processes import Guardian
 
 
 def test_a_supervisor_whose_guardian_cannot_be_replaced_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

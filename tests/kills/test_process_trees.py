@@ -13,10 +13,10 @@ from kills.process_trees import SCRIPT, SEARCH, TORCH, WORKERS, ProcessTree
 from parts import needs, sample
 from processes import wait_for
 
+from core_sdk._execution.experiments.submission import submit
+from core_sdk._execution.steering import trials
+from core_sdk._home import Home, open_view
 from core_sdk.errors import CoreSDKError
-from core_sdk.experiments.submission import submit
-from core_sdk.steering import trials
-from core_sdk.tracking import Home, open_view
 
 _WITHIN_S = 30.0
 # A launcher gives up another node after 40 s of silence.

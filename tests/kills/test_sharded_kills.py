@@ -13,7 +13,7 @@ from kills.sharded_writer import TOLD, RankProcess
 from parts import needs
 from saving import checkpoint_ids
 
-from core_sdk.storage import DirectoryStorage
+from core_sdk._home.storage import DirectoryStorage
 
 MAX_LIFE_S = 0.1
 KILLED = -9

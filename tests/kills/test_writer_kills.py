@@ -16,11 +16,11 @@ from hosts.hosts import host_group
 from parts import needs
 from processes import wait_for
 
-from core_sdk.journal import read_records
-from core_sdk.records import AttemptStarted
-from core_sdk.steering import checkpoints
-from core_sdk.tracking import Home, TrialFolder, open_view
-from core_sdk.tracking.history import read_history
+from core_sdk._execution.steering import checkpoints
+from core_sdk._ground.records import AttemptStarted
+from core_sdk._home import Home, TrialFolder, open_view
+from core_sdk._home.history import read_history
+from core_sdk._home.journal import read_records
 
 NAMES = ("trainer", "first", "second", "third", "fourth")
 Report = tuple[int, int, int]

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk import core
+from core_sdk._ground.records import CheckpointStored
+from core_sdk._home import Home
+from core_sdk._home.history import read_history
 from core_sdk.errors import WriterRefusedError
-from core_sdk.records import CheckpointStored
-from core_sdk.tracking import Home
-from core_sdk.tracking.history import read_history
 
 _STEPS_BETWEEN_CHECKPOINTS = 5
 _REPORTS_BETWEEN_LOOKS = 20

@@ -6,11 +6,11 @@ import traceback
 
 import pytest
 
+from core_sdk._machine.processes._causes import FailureKind, RankSeen, first_failure, kind_of, may_change
+from core_sdk._machine.processes._failure_text import cause_of, excerpt, exit_code, place_of_stack
+from core_sdk._machine.processes._guardian_process import sessions_left
+from core_sdk._machine.processes._outcomes import Failed, Obeyed, Succeeded, judge
 from core_sdk.errors import RankFailedError
-from core_sdk.processes._causes import FailureKind, RankSeen, first_failure, kind_of, may_change
-from core_sdk.processes._failure_text import cause_of, excerpt, exit_code, place_of_stack
-from core_sdk.processes._guardian_process import sessions_left
-from core_sdk.processes._outcomes import Failed, Obeyed, Succeeded, judge
 
 TERM = 15
 LOST_PEER = b"""Traceback (most recent call last):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core_sdk.environment import recorded_variables, visible_gpus
+from core_sdk._ground.environment import recorded_variables, visible_gpus
 from launch._command_line import UsageError
 from launch._deepspeed._options import DeepSpeedOptions, parse_options, plan_here, plan_hosts
 from launch._framework import LaunchOptions

@@ -7,8 +7,8 @@ from core.script_ends import FAILED_SAVE, HOLDS, IMPORTS, SAVE, STOP
 from launches import RunLaunch
 from parts import sample
 
-from core_sdk.tracking import Home
-from core_sdk.tracking.index import Index
+from core_sdk._home import Home
+from core_sdk._home.index import Index
 
 SCRIPT = """
 import os, signal, sys

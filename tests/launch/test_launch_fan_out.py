@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from parts import needs
 
-from core_sdk.environment import meeting_port, passed_variables
-from core_sdk.placement import scheduled_job, slurm_placement
-from core_sdk.records import ClusterInfo
+from core_sdk._ground.environment import meeting_port, passed_variables
+from core_sdk._ground.placement import scheduled_job, slurm_placement
+from core_sdk._ground.records import ClusterInfo
 from launch._command_line import UsageError
 from launch._result import LaunchResult, overall_result
 from launch._ssh._head import HostJob, host_run_infos, with_meeting_port

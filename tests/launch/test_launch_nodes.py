@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from core_sdk.environment import get_cluster_info, run_info
-from core_sdk.environment.names import RUN_INFO_VARIABLE
+from core_sdk._ground.environment import get_cluster_info, run_info
+from core_sdk._ground.environment.names import RUN_INFO_VARIABLE
+from core_sdk._ground.placement import Placement
+from core_sdk._ground.records import ClusterInfo
 from core_sdk.errors import RunInfoError
-from core_sdk.placement import Placement
-from core_sdk.records import ClusterInfo
 from launch._command_line import UsageError
 from launch._torchrun._config import LaunchConfig, RendezvousConfig, configure
 from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, write_run_info

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from parts import needs
 from processes import TIMEOUT_S, wait_for
 
-from core_sdk.processes.output._outlet import Outlet
-from core_sdk.processes.output._prefixed_lines import PrefixedLines
-from core_sdk.processes.output._rank_output import RankOutput, RankPipes
-from core_sdk.tracking.logs.ranks import RankFilter
+from core_sdk._home.logs.ranks import RankFilter
+from core_sdk._machine.processes.output._outlet import Outlet
+from core_sdk._machine.processes.output._prefixed_lines import PrefixedLines
+from core_sdk._machine.processes.output._rank_output import RankOutput, RankPipes
 
 # Line ends are many, characters of several bytes and bytes of no character are some.
 TEXT = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"word", "é€𝄞".encode(), b"\xff\xf0\xc3"])).map(b"".join)

@@ -12,9 +12,9 @@ import pytest
 from launches import RunLaunch, StartLaunch
 from parts import needs
 
+from core_sdk._ground.records import ExitRecord
+from core_sdk._home.states import error_told
 from core_sdk.experimental.client import get_trial
-from core_sdk.records import ExitRecord
-from core_sdk.tracking.states import error_told
 
 _KILLED = "rank {} was killed by SIGKILL: perhaps by the kernel, for memory"
 _SOURCE = """
@@ -96,7 +96,7 @@ def test_core_sdk_run_keeps_what_its_launcher_told(tmp_path: Path) -> None:
     """`core-sdk run` prints the reason that its launcher recorded."""
     (tmp_path / "train.py").write_text(_source())
     launcher = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--", "train.py", "1"]
-    command = [sys.executable, "-m", "core_sdk.cli", "run", "--", *launcher]
+    command = [sys.executable, "-m", "core_sdk._interfaces.cli", "run", "--", *launcher]
 
     ended = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, timeout=60)
 

@@ -16,8 +16,8 @@ from launches import Ended, Launch, StartLaunch, live_processes
 from parts import needs
 from processes import wait_for
 
-from core_sdk.processes import RankProcesses
-from core_sdk.processes._sessions import Process, addressees, trainings
+from core_sdk._machine.processes import RankProcesses
+from core_sdk._machine.processes._sessions import Process, addressees, trainings
 
 SHELL, PYTHON, TEE, WORKER = Process(10, 1, False), Process(11, 10, True), Process(12, 10, False), Process(13, 11, True)
 
@@ -323,7 +323,7 @@ def test_processes_that_are_each_others_parents_are_no_endless_search() -> None:
 
 def test_the_processes_of_a_session_are_found_with_what_they_are() -> None:
     """The processes of a session are found with their parents and kinds."""
-    from core_sdk.processes._sessions import living
+    from core_sdk._machine.processes._sessions import living
 
     (own,) = [each for each in living({os.getsid(0)})[os.getsid(0)] if each.pid == os.getpid()]
 

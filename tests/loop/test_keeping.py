@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
+from core_sdk._ground.records import Keep
 from core_sdk.loop.keeping import kept_parts
-from core_sdk.records import Keep
 
 PARTS = ("models", "optimizers", "training")
 

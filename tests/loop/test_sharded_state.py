@@ -15,11 +15,11 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from core_sdk import core
+from core_sdk._analysis.tensors._reading import opened
+from core_sdk._home.storage import DirectoryStorage
 from core_sdk.client import Tracker
 from core_sdk.loop import State
 from core_sdk.loop.sharded_tensors import planned
-from core_sdk.storage import DirectoryStorage
-from core_sdk.tensors._reading import opened
 
 
 def train(job: str, num_steps: str, result: str, splits: str = "True") -> None:

@@ -10,18 +10,18 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from server.visitor import Visitor
+from interfaces.server.visitor import Visitor
 from torch.utils.tensorboard import SummaryWriter
 
 from core_sdk import client, core, media
+from core_sdk._analysis.tensorboard._decoding import ScriptMedium, media_of_event
+from core_sdk._analysis.tensorboard._frames import framed
+from core_sdk._analysis.tensorboard.script_files import ScriptFiles, rows_of_attempts
+from core_sdk._ground.records import MediaFile
+from core_sdk._home import Home
+from core_sdk._home.media import HomeMedia
 from core_sdk.core import TensorboardMode
 from core_sdk.errors import RecordDamagedError
-from core_sdk.records import MediaFile
-from core_sdk.tensorboard._decoding import ScriptMedium, media_of_event
-from core_sdk.tensorboard._frames import framed
-from core_sdk.tensorboard.script_files import ScriptFiles, rows_of_attempts
-from core_sdk.tracking import Home
-from core_sdk.tracking.media import HomeMedia
 
 
 def write_all(directory: Path, *, step: int = 7) -> None:
@@ -141,7 +141,7 @@ def test_media_of_event_files_are_left_out_without_tensorboard(
     with core.init() as context:
         context.train.report_metrics("own", 1, {"note": media.Text("reported")})
         write_all(context.train.get_tensorboard_path())
-    for name in [name for name in sys.modules if name.startswith("core_sdk.tensorboard")]:
+    for name in [name for name in sys.modules if name.startswith("core_sdk._analysis.tensorboard")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
 

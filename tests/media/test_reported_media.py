@@ -18,13 +18,13 @@ from processes import Script
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from core_sdk import client, core, media
+from core_sdk._analysis.tensorboard.showing import export
+from core_sdk._ground.records import AttemptStarted, Report
+from core_sdk._home import Home, TrialFolder
+from core_sdk._home.journal import JournalWriter, RankJournal, encode_line, read_records
+from core_sdk._home.media import HomeMedia
+from core_sdk._home.spool.shipment import Shipment
 from core_sdk.errors import InvalidMetricError, RecordDamagedError, ReportsDroppedError
-from core_sdk.journal import JournalWriter, RankJournal, encode_line, read_records
-from core_sdk.records import AttemptStarted, Report
-from core_sdk.tensorboard.showing import export
-from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.media import HomeMedia
-from core_sdk.tracking.spool.shipment import Shipment
 
 StartScript = Callable[..., Script]
 

@@ -10,10 +10,10 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 
-from core_sdk.journal import JournalWriter
-from core_sdk.records import AttemptStarted, Profile, Report
-from core_sdk.tensorboard._reported import ReportedEvents
-from core_sdk.tracking import TrialFolder
+from core_sdk._analysis.tensorboard._reported import ReportedEvents
+from core_sdk._ground.records import AttemptStarted, Profile, Report
+from core_sdk._home import TrialFolder
+from core_sdk._home.journal import JournalWriter
 
 START = 1_700_000_000.25
 

@@ -42,7 +42,7 @@ def test_a_stop_of_one_node_stops_all_at_the_same_step(folder: Path, the_trial: 
 @pytest.mark.slow
 def test_a_stopped_training_is_resumed_on_the_same_nodes(folder: Path, the_trial: TheTrial) -> None:
     """A stopped training is resumed by `trial resume` on the first node and the launcher on the others."""
-    core_sdk = [sys.executable, "-m", "core_sdk.cli"]
+    core_sdk = [sys.executable, "-m", "core_sdk._interfaces.cli"]
     argvs = [launcher_argv(fixed(2, rank)) for rank in range(2)]
     with host_group(2) as hosts:
         first = [

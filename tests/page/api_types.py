@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from core_sdk.server.openapi import describe
-from core_sdk.server.routes.table import ROUTES
+from core_sdk._interfaces.server.openapi import describe
+from core_sdk._interfaces.server.routes.table import ROUTES
 
 Schema = Mapping[str, Any]
 

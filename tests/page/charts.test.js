@@ -2,17 +2,17 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bandAt } from "../../core_sdk/server/page/charts/chart.js";
-import { areasOf, nearest, rangeOfX, rangeOfY, snapped, stretchesOf, traceOf, whyNothing, within } from "../../core_sdk/server/page/charts/curves.js";
-import { csvOf } from "../../core_sdk/server/page/charts/export.js";
-import { dashOf, seriesColour } from "../../core_sdk/server/page/charts/palette.js";
-import { cellsOf } from "../../core_sdk/server/page/charts/search/heat-map.js";
-import { isWithin } from "../../core_sdk/server/page/charts/search/parallel.js";
-import { rampColour, readableOn, scaleOf } from "../../core_sdk/server/page/charts/search/scale.js";
-import { roundTicks } from "../../core_sdk/server/page/charts/ticks.js";
-import { smoothed } from "../../core_sdk/server/page/charts/smoothing.js";
+import { bandAt } from "../../core_sdk/_interfaces/server/page/charts/chart.js";
+import { areasOf, nearest, rangeOfX, rangeOfY, snapped, stretchesOf, traceOf, whyNothing, within } from "../../core_sdk/_interfaces/server/page/charts/curves.js";
+import { csvOf } from "../../core_sdk/_interfaces/server/page/charts/export.js";
+import { dashOf, seriesColour } from "../../core_sdk/_interfaces/server/page/charts/palette.js";
+import { cellsOf } from "../../core_sdk/_interfaces/server/page/charts/search/heat-map.js";
+import { isWithin } from "../../core_sdk/_interfaces/server/page/charts/search/parallel.js";
+import { rampColour, readableOn, scaleOf } from "../../core_sdk/_interfaces/server/page/charts/search/scale.js";
+import { roundTicks } from "../../core_sdk/_interfaces/server/page/charts/ticks.js";
+import { smoothed } from "../../core_sdk/_interfaces/server/page/charts/smoothing.js";
 
-/** @import { Series } from "../../core_sdk/server/page/charts/curves.js" */
+/** @import { Series } from "../../core_sdk/_interfaces/server/page/charts/curves.js" */
 
 const same = (/** @type {number} */ value) => value;
 const LINEAR = { isLogarithmic: false, ignoresOutliers: false };

@@ -11,9 +11,9 @@ import {
   stepsOf,
   thinned,
   worthPrefetching,
-} from "../../core_sdk/server/page/views/media/choosing.js";
-import { densitiesOf } from "../../core_sdk/server/page/views/media/histogram.js";
-import { rowsOf } from "../../core_sdk/server/page/views/media/table.js";
+} from "../../core_sdk/_interfaces/server/page/views/media/choosing.js";
+import { densitiesOf } from "../../core_sdk/_interfaces/server/page/views/media/histogram.js";
+import { rowsOf } from "../../core_sdk/_interfaces/server/page/views/media/table.js";
 
 /** @import { MediaItem, MediaSeries } from "api" */
 
@@ -99,7 +99,7 @@ test("what is near is asked for first, and what is large is not asked for in adv
 });
 
 test("rows sort numbers by value, before texts, and what is missing last", () => {
-  /** @type {import("../../core_sdk/server/page/views/media/table.js").Cell[][]} */
+  /** @type {import("../../core_sdk/_interfaces/server/page/views/media/table.js").Cell[][]} */
   const rows = [[10], ["b"], [null], [9], [{ $float: "NaN" }], [{ $float: "Infinity" }]];
 
   assert.deepEqual(rowsOf(rows, "", 0, false), [[9], [10], [{ $float: "Infinity" }], ["b"], [null], [{ $float: "NaN" }]]);

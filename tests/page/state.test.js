@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { address } from "../../core_sdk/server/page/state/api.js";
-import { coalesced } from "../../core_sdk/server/page/state/coalescing.js";
-import { linkTo, splitNames } from "../../core_sdk/server/page/state/place.js";
+import { address } from "../../core_sdk/_interfaces/server/page/state/api.js";
+import { coalesced } from "../../core_sdk/_interfaces/server/page/state/coalescing.js";
+import { linkTo, splitNames } from "../../core_sdk/_interfaces/server/page/state/place.js";
 
 test("an address has each item of a list, and nothing that is empty", () => {
   const query = { names: ["loss", "a,b&c"], group: "", first: null, superseded: false, rank: "all" };

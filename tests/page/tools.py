@@ -13,7 +13,7 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
-_PAGE = _ROOT / "core_sdk" / "server" / "page"
+_PAGE = _ROOT / "core_sdk" / "_interfaces" / "server" / "page"
 _INSTALLED = Path(sys.prefix) / "page"
 _PACKAGES = _INSTALLED / "node_modules"
 

@@ -2,16 +2,16 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { flattened } from "../../core_sdk/server/page/views/facts.js";
-import { allColumns, standardColumns } from "../../core_sdk/server/page/views/runs/columns.js";
-import { labelsOf, noteOf } from "../../core_sdk/server/page/views/groups/words.js";
-import { restartMarks } from "../../core_sdk/server/page/views/marks.js";
-import { bandOf } from "../../core_sdk/server/page/views/groups/bands.js";
-import { pivotCsv, pivotLatex, pivotOf } from "../../core_sdk/server/page/views/experiment/pivot.js";
-import { grouped } from "../../core_sdk/server/page/views/runs/grouping.js";
-import { inOrder } from "../../core_sdk/server/page/views/runs/order.js";
-import { runsOf } from "../../core_sdk/server/page/views/runs/trials.js";
-import { figuresOf, withGaps } from "../../core_sdk/server/page/views/trial/figures.js";
+import { flattened } from "../../core_sdk/_interfaces/server/page/views/facts.js";
+import { allColumns, standardColumns } from "../../core_sdk/_interfaces/server/page/views/runs/columns.js";
+import { labelsOf, noteOf } from "../../core_sdk/_interfaces/server/page/views/groups/words.js";
+import { restartMarks } from "../../core_sdk/_interfaces/server/page/views/marks.js";
+import { bandOf } from "../../core_sdk/_interfaces/server/page/views/groups/bands.js";
+import { pivotCsv, pivotLatex, pivotOf } from "../../core_sdk/_interfaces/server/page/views/experiment/pivot.js";
+import { grouped } from "../../core_sdk/_interfaces/server/page/views/runs/grouping.js";
+import { inOrder } from "../../core_sdk/_interfaces/server/page/views/runs/order.js";
+import { runsOf } from "../../core_sdk/_interfaces/server/page/views/runs/trials.js";
+import { figuresOf, withGaps } from "../../core_sdk/_interfaces/server/page/views/trial/figures.js";
 
 /** @import { ColumnAnswer, Curve } from "api" */
 

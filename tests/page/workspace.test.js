@@ -3,12 +3,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { textsAt } from "../../core_sdk/server/page/charts/chart.js";
-import { limited, moved, traceAt, traceOf } from "../../core_sdk/server/page/charts/curves.js";
-import { heapsOf } from "../../core_sdk/server/page/charts/plot.js";
-import { isSeen, withEyes } from "../../core_sdk/server/page/views/workspace/eyes.js";
-import { facetsOf, sharedScales } from "../../core_sdk/server/page/views/workspace/facets.js";
-import { computedCurves, readFormula } from "../../core_sdk/server/page/views/workspace/formula.js";
+import { textsAt } from "../../core_sdk/_interfaces/server/page/charts/chart.js";
+import { limited, moved, traceAt, traceOf } from "../../core_sdk/_interfaces/server/page/charts/curves.js";
+import { heapsOf } from "../../core_sdk/_interfaces/server/page/charts/plot.js";
+import { isSeen, withEyes } from "../../core_sdk/_interfaces/server/page/views/workspace/eyes.js";
+import { facetsOf, sharedScales } from "../../core_sdk/_interfaces/server/page/views/workspace/facets.js";
+import { computedCurves, readFormula } from "../../core_sdk/_interfaces/server/page/views/workspace/formula.js";
 import {
   matcher,
   metricsOf,
@@ -19,13 +19,13 @@ import {
   withChange,
   withMove,
   writtenPanels,
-} from "../../core_sdk/server/page/views/workspace/panels.js";
-import { curvesOf, marksOf } from "../../core_sdk/server/page/views/workspace/trial-curves.js";
-import { colourOfGroups, looksOf, slotsOfGroups, slotsOfTrials, trialSubjects } from "../../core_sdk/server/page/views/workspace/subjects.js";
+} from "../../core_sdk/_interfaces/server/page/views/workspace/panels.js";
+import { curvesOf, marksOf } from "../../core_sdk/_interfaces/server/page/views/workspace/trial-curves.js";
+import { colourOfGroups, looksOf, slotsOfGroups, slotsOfTrials, trialSubjects } from "../../core_sdk/_interfaces/server/page/views/workspace/subjects.js";
 
 /** @import { Curve } from "api" */
-/** @import { Mark } from "../../core_sdk/server/page/charts/plot.js" */
-/** @import { Run } from "../../core_sdk/server/page/views/runs/grouping.js" */
+/** @import { Mark } from "../../core_sdk/_interfaces/server/page/charts/plot.js" */
+/** @import { Run } from "../../core_sdk/_interfaces/server/page/views/runs/grouping.js" */
 
 const RAMP = ["#000000", "#ffffff"];
 

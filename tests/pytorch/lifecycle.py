@@ -9,10 +9,10 @@ from typing import Any
 
 from processes import wait_for
 
+from core_sdk._execution.experiments.submission import submit
+from core_sdk._home import Home
 from core_sdk.client import Tracker
 from core_sdk.errors import NotFoundError
-from core_sdk.experiments.submission import submit
-from core_sdk.tracking import Home
 
 BATCHES_PER_EPOCH = 5
 NUM_EPOCHS = 4

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from core_sdk.config import load, to_mapping
-from core_sdk.environment import is_test_mode
+from core_sdk._ground.config import load, to_mapping
+from core_sdk._ground.environment import is_test_mode
 from core_sdk.loop import Batch, Epoch, Record
 from core_sdk.pytorch._harness import fit_arguments
 

@@ -14,7 +14,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from core_sdk.runtime.strategies._fsdp import FsdpStrategy
+from core_sdk._runtime.strategies._fsdp import FsdpStrategy
 
 
 class Block(nn.Module):

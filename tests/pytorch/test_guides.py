@@ -15,8 +15,8 @@ import torch
 from masters import running_master
 from parts import needs
 
+from core_sdk._home import Home
 from core_sdk.client import Tracker
-from core_sdk.tracking import Home
 
 MODEL_DEF = """\
 import logging

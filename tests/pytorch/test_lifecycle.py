@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from master.searches import await_end
+from execution.master.searches import await_end
 from masters import running_master
 from parts import needs
 from processes import wait_for
 from pytorch.lifecycle import BATCHES_PER_EPOCH, CONFIG, NUM_BATCHES, Reports, Stage, copy_of, reports, use
 
+from core_sdk._execution.experiments.calling import call
+from core_sdk._execution.experiments.protocol import GetStatus, Want
+from core_sdk._home import Home, open_view
 from core_sdk.client import Tracker, TrialState
-from core_sdk.experiments.calling import call
-from core_sdk.experiments.protocol import GetStatus, Want
-from core_sdk.tracking import Home, open_view
 
 # Each of them starts torch several times.
 pytestmark = needs("many processes")

@@ -9,13 +9,13 @@ import pytest
 from pytorch.trials import LineTrial
 
 from core_sdk import client
-from core_sdk.journal import read_records
+from core_sdk._ground.records import STOPPED_BY_SEARCHER, CommandRecord, OperationCompleted
+from core_sdk._home import Home, TrialFolder
+from core_sdk._home.attempts.operations import post_operations
+from core_sdk._home.attempts.starting import AttemptStart, begin_in_experiment, resume
+from core_sdk._home.journal import read_records
+from core_sdk._machine.slots import Slots
 from core_sdk.pytorch import Epoch, FitResult, PyTorchCallback, Trainer, init
-from core_sdk.records import STOPPED_BY_SEARCHER, CommandRecord, OperationCompleted
-from core_sdk.slots import Slots
-from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.attempts.operations import post_operations
-from core_sdk.tracking.attempts.starting import AttemptStart, begin_in_experiment, resume
 
 
 class Searched(LineTrial):

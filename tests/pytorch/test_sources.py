@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core_sdk.importing import import_from_path
+from core_sdk._ground.importing import import_from_path
 from core_sdk.pytorch._fitting.sources import imported_sources
 
 

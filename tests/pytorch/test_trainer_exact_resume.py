@@ -12,7 +12,7 @@ from parts import needs, sample
 from pytorch.exact import NUM_BATCHES, SAVED_AT, VALIDATED_AT, End, LostPowerError, notes, samples, train
 from pytorch.ranks import Ranks
 
-from core_sdk.processes import STOPPED
+from core_sdk._machine.processes import STOPPED
 
 slow = pytest.mark.slow
 

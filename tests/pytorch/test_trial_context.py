@@ -15,10 +15,10 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from core_sdk import core, pytorch
+from core_sdk._runtime.strategies import default_strategy
 from core_sdk.errors import SeveralRanksError
 from core_sdk.pytorch import LRScheduler
 from core_sdk.pytorch._context import run_of
-from core_sdk.runtime.strategies import default_strategy
 
 EVERY_EPOCH = LRScheduler.StepMode.STEP_EVERY_EPOCH
 MANUAL = LRScheduler.StepMode.MANUAL_STEP

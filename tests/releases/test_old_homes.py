@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from core_sdk import client, core
+from core_sdk._ground.records import FORMAT, HomeRecord, encode_file
+from core_sdk._home import Home
 from core_sdk.errors import HomeTooNewError
-from core_sdk.records import FORMAT, HomeRecord, encode_file
-from core_sdk.tracking import Home
 
 HERE = Path(__file__).parent
 RELEASES = [file.name.removeprefix("home-").removesuffix(".tar.gz") for file in sorted(HERE.glob("home-*.tar.gz"))]

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from core_sdk._runtime.precision import autocasting
+from core_sdk._runtime.strategies import default_strategy
+from core_sdk._runtime.torch_runtime import TorchRuntime
 from core_sdk.core import DistributedContext
-from core_sdk.runtime.precision import autocasting
-from core_sdk.runtime.strategies import default_strategy
-from core_sdk.runtime.torch_runtime import TorchRuntime
 
 CPU = torch.device("cpu")
 

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 from typing import Any
 
-from core_sdk.config.hyperparameters import Categorical, Double, HyperparameterSpace, Int, Log
-from core_sdk.config.lengths import Length
-from core_sdk.config.searchers import (
+from core_sdk._ground.config.hyperparameters import Categorical, Double, HyperparameterSpace, Int, Log
+from core_sdk._ground.config.lengths import Length
+from core_sdk._ground.config.searchers import (
     AdaptiveAshaSearcher,
     AsyncHalvingSearcher,
     GridSearcher,

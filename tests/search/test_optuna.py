@@ -16,7 +16,7 @@ import optuna
 import pytest
 from parts import needs
 
-from core_sdk.config.hyperparameters import Categorical, Const, Double, Hyperparameter, Int, Log
+from core_sdk._ground.config.hyperparameters import Categorical, Const, Double, Hyperparameter, Int, Log
 from core_sdk.errors import InvalidConfigError
 from core_sdk.search import Create, CustomSearch, Event, ExitedReason, Operation, Shutdown
 from core_sdk.search.optuna import OptunaSearch, distribution_of

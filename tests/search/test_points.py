@@ -10,7 +10,7 @@ import sys
 import pytest
 from search.searches import SPACE
 
-from core_sdk.config.hyperparameters import (
+from core_sdk._ground.config.hyperparameters import (
     Categorical,
     Const,
     Double,

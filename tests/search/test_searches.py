@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 from search.searches import ALL, Restarted, Watched, adaptive, asha, begin
 
-from core_sdk.config.hyperparameters import Const, HyperparameterSpace
-from core_sdk.config.searchers import RandomSearcher, SearcherConfig, SingleSearcher
+from core_sdk._ground.config.hyperparameters import Const, HyperparameterSpace
+from core_sdk._ground.config.searchers import RandomSearcher, SearcherConfig, SingleSearcher
 from core_sdk.search import (
     Close,
     Create,

@@ -10,7 +10,7 @@ from typing import Any
 
 from searcher.methods import CONFIG, Promoting
 
-from core_sdk.experiments import submission
+from core_sdk._execution.experiments import submission
 from core_sdk.search import SearchMethod
 from core_sdk.searcher import LocalSearchRunner, _local, _runner
 

@@ -12,8 +12,9 @@ from uuid import UUID
 
 import msgspec
 
-from core_sdk.experiments.events import read_events
-from core_sdk.records import OperationsPosted, TrialNumbered
+from core_sdk._execution.experiments.events import read_events
+from core_sdk._ground.records import OperationsPosted, TrialNumbered
+from core_sdk._home import Home
 from core_sdk.searcher import (
     Close,
     Create,
@@ -24,7 +25,6 @@ from core_sdk.searcher import (
     Shutdown,
     ValidateAfter,
 )
-from core_sdk.tracking import Home
 
 TRAIN = """
 from core_sdk import core

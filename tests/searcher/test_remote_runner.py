@@ -11,11 +11,11 @@ from parts import needs
 from searcher.methods import Promoting, posted, write_code
 
 from core_sdk import client
+from core_sdk._execution.master.local import local_master
+from core_sdk._home import Home
 from core_sdk.client import ExperimentState
-from core_sdk.master.local import local_master
 from core_sdk.search import CustomSearch
 from core_sdk.search.simulation import simulate
-from core_sdk.tracking import Home
 
 DRIVER = """
 import os

@@ -19,13 +19,13 @@ from searcher import killed_runner
 from searcher.methods import CONFIG, Promoting, Watching, num_trials, posted, write_code
 
 from core_sdk import client
+from core_sdk._execution.experiments.calling import call, call_running
+from core_sdk._execution.experiments.protocol import Down, GetStatus, Post
+from core_sdk._execution.master.local import local_master
+from core_sdk._home import Home
 from core_sdk.client import ExperimentState, TrialState
 from core_sdk.errors import ExperimentError, ExperimentNotFoundError, InvalidConfigError, MasterError
-from core_sdk.experiments.calling import call, call_running
-from core_sdk.experiments.protocol import Down, GetStatus, Post
-from core_sdk.master.local import local_master
 from core_sdk.searcher import LocalSearchRunner
-from core_sdk.tracking import Home
 
 pytestmark = needs("many processes")
 
@@ -225,7 +225,7 @@ def test_a_method_hears_of_validations_of_scripts_that_train_as_they_want(tmp_pa
 
 def test_a_runner_refuses_what_it_cannot_drive(tmp_path: Path, code: Path) -> None:
     """A runner refuses another searcher and a directory that another runner holds, and submits nothing."""
-    from core_sdk.alive import AliveLock
+    from core_sdk._ground.alive import AliveLock
 
     runner = LocalSearchRunner(Promoting(), tmp_path / "search")
     config = CONFIG | {"searcher": {"name": "single", "metric": "loss"}}

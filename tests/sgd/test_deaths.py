@@ -19,9 +19,9 @@ from sgd.creators import CREATORS, NUM_SAMPLES
 from torch import nn
 
 from core_sdk import client, core
+from core_sdk._home import Home
 from core_sdk.errors import CheckpointNotFoundError, ReplicaDiedError
 from core_sdk.sgd import PyTorchTrainer, Runner
-from core_sdk.tracking import Home
 
 # Each starts several processes with torch: too long for `make test`.
 pytestmark = needs("many processes")

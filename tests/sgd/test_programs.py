@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from execution.workers.engines import NUM_CPUS, RayNode, ray_node
+from execution.workers.programs import Programs
 from parts import needs
 from processes import wait_for
-from workers.engines import NUM_CPUS, RayNode, ray_node
-from workers.programs import Programs
 
 from core_sdk import client
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 # Each starts several processes with torch: too long for `make test`.
 pytestmark = needs("many processes")
@@ -139,7 +139,7 @@ def test_a_cluster_that_goes_away_in_a_pass_ends_the_program(
     source = (
         CREATORS
         + """
-from core_sdk.workers.ray import RayEngine
+from core_sdk._execution.workers.ray import RayEngine
 
 def train(config, model, batches, criterion, optimizer):
     if is_marked("began"):

@@ -17,10 +17,10 @@ from processes import wait_for
 from sgd.creators import CREATORS, NUM_SAMPLES, model_creator, optimizer_creator
 from torch.utils.data import Dataset, default_collate
 
+from core_sdk._execution.workers import LocalEngine
 from core_sdk.loop.orders import Shuffled
 from core_sdk.loop.plan import Plan
 from core_sdk.sgd import PyTorchTrainer
-from core_sdk.workers import LocalEngine
 
 # Each starts several processes with torch: too long for `make test`.
 pytestmark = needs("many processes")

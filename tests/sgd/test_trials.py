@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from cli.commands import WarmCli
+from interfaces.cli.commands import WarmCli
 from parts import needs
 from processes import Script, wait_for
 from questions import answers

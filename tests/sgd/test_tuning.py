@@ -14,8 +14,8 @@ from processes import wait_for
 from sgd.creators import CREATORS
 
 from core_sdk import client, sgd
+from core_sdk._home import Home
 from core_sdk.errors import NotPicklableError
-from core_sdk.tracking import Home
 
 # Each starts several processes with torch: too long for `make test`.
 pytestmark = needs("many processes")

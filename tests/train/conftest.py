@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from distributed.conftest import threads
-from workers.programs import Programs
+from execution.workers.programs import Programs
 
 __all__ = ["threads"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import psutil
+from execution.workers.engines import RAY, VARIABLES, UnwatchedRay
+from execution.workers.programs import Programs
 from frameworks.environments import environment
 from processes import wait_for
 from train.conftest import programs_that_train
-from workers.engines import RAY, VARIABLES, UnwatchedRay
-from workers.programs import Programs
 
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 BOUND_S = 30.0
 """Within which no worker is left, whatever was killed."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from core_sdk.records import CheckpointPinned, CheckpointStored, recorded_config, with_given
-from core_sdk.runtime.retention import best, to_delete
-from core_sdk.runtime.workers import num_workers
-from core_sdk.tracking.checkpoints import RecordedCheckpoint
+from core_sdk._ground.records import CheckpointPinned, CheckpointStored, recorded_config, with_given
+from core_sdk._home.checkpoints import RecordedCheckpoint
+from core_sdk._runtime.retention import best, to_delete
+from core_sdk._runtime.workers import num_workers
 from core_sdk.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from core_sdk.train.worker.running import takes_config
 from core_sdk.train.worker.saving import own_names

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from execution.workers.engines import RayNode
+from execution.workers.programs import Programs
 from parts import needs
 from processes import wait_for
-from workers.engines import RayNode
-from workers.programs import Programs
 
 from core_sdk import client
 

@@ -12,7 +12,8 @@ from processes import wait_for
 from questions import answers
 
 from core_sdk import client, core, train
-from core_sdk.environment import get_cluster_info
+from core_sdk._ground.environment import get_cluster_info
+from core_sdk._home import Home
 from core_sdk.errors import (
     CheckpointDirectoryError,
     InvalidHP,
@@ -23,7 +24,6 @@ from core_sdk.errors import (
     TrainingFailedError,
     TrialNotFoundError,
 )
-from core_sdk.tracking import Home
 from core_sdk.train import (
     Checkpoint,
     CheckpointConfig,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from core_sdk.environment.names import RUN_INFO_VARIABLE
+from core_sdk._ground.environment.names import RUN_INFO_VARIABLE
+from core_sdk._ground.records import PLACED, ClusterInfo, encode_file
 from core_sdk.errors import SeveralNodesError
-from core_sdk.records import PLACED, ClusterInfo, encode_file
 from core_sdk.train import ScalingConfig
 from core_sdk.train.torch import TorchTrainer
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import psutil
 import pytest
+from execution.workers.programs import Programs
 from parts import needs
 from processes import wait_for
-from workers.programs import Programs
 
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 pytestmark = [needs("many processes"), pytest.mark.parametrize("programs", ["local"], indirect=True)]
 

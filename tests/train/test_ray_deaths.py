@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from execution.workers.engines import UnwatchedRay
 from parts import needs
 from processes import wait_for
 from train.ray_training import BOUND_S, RayTraining
-from workers.engines import UnwatchedRay
 
-from core_sdk.tracking import Home
+from core_sdk._home import Home
 
 pytestmark = [needs("many processes", "ray"), pytest.mark.slow, pytest.mark.timeout(400)]
 

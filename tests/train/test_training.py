@@ -6,14 +6,14 @@ import signal
 
 import psutil
 import pytest
-from cli.commands import WarmCli
+from execution.workers.programs import Programs
+from interfaces.cli.commands import WarmCli
 from parts import needs
 from processes import wait_for
-from workers.programs import Programs
 
 from core_sdk import client
-from core_sdk.records import STOPPED_BY_SEARCHER
-from core_sdk.tracking import Home
+from core_sdk._ground.records import STOPPED_BY_SEARCHER
+from core_sdk._home import Home
 
 # They start several processes that import torch.
 pytestmark = needs("many processes")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core_sdk._ground.records import SearcherMetric
+from core_sdk._home import Home, View, open_view
+from core_sdk._home.rows import CheckpointRow
 from core_sdk.client._orders.order import CheckpointSortBy, CheckpointState, OrderBy, in_order
-from core_sdk.records import SearcherMetric
-from core_sdk.tracking import Home, View, open_view
-from core_sdk.tracking.rows import CheckpointRow
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from core_sdk._ground.records import Metric
+from core_sdk._home import Home, View, open_view
+from core_sdk._home.rows import TrialRow
 from core_sdk.client._orders.checkpoints import known_metric, searcher_metric
 from core_sdk.client._orders.order import OrderBy, TrialSortBy, in_order
-from core_sdk.records import Metric
-from core_sdk.tracking import Home, View, open_view
-from core_sdk.tracking.rows import TrialRow
 
 
 def list_trials(

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from core_sdk._execution.steering import checkpoints
+from core_sdk._ground.importing import needing_torch
+from core_sdk._home import Home, open_view
+from core_sdk._home.rows import CheckpointRow
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._notebook import Shown
 from core_sdk.client._orders.order import CheckpointState
 from core_sdk.client._unavailable import unavailable
-from core_sdk.importing import needing_torch
-from core_sdk.steering import checkpoints
-from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.rows import CheckpointRow
 
 if TYPE_CHECKING:
-    from core_sdk.tensors import Exported, StoredTensor
+    from core_sdk._analysis.tensors import Exported, StoredTensor
 
 
 class DownloadMode(enum.Enum):
@@ -80,7 +80,7 @@ class SteeredCheckpoint(Shown):
         """
         DownloadMode(mode)  # raises ValueError for an unknown mode
         directory = Path("checkpoints", self.uuid) if path is None else Path(path)
-        from core_sdk.storage import storage_from_url  # imported here, since most calls do not need it
+        from core_sdk._home.storage import storage_from_url  # imported here, since most calls do not need it
 
         with contextlib.closing(storage_from_url(self.storage)) as storage:
             storage.download(self.uuid, directory)
@@ -93,10 +93,10 @@ class SteeredCheckpoint(Shown):
         `torch.load(weights_only=True)` refuses is left out with a warning, or if no other file has tensors, raises
         `TensorsNotReadableError`.
         """
-        from core_sdk.storage import storage_from_url
+        from core_sdk._home.storage import storage_from_url
 
         with needing_torch("reading tensors"):
-            from core_sdk.tensors import describe
+            from core_sdk._analysis.tensors import describe
 
         with contextlib.closing(storage_from_url(self.storage)) as storage:
             return describe(storage, self.uuid)
@@ -123,10 +123,10 @@ class SteeredCheckpoint(Shown):
         `tensors_only` leaves them out, and if several files hold tensors and `file` names none of them;
         `MissingDependencyError` without safetensors; and the errors of `verify`.
         """
-        from core_sdk.storage import storage_from_url
+        from core_sdk._home.storage import storage_from_url
 
         with needing_torch("reading tensors"):
-            from core_sdk.tensors import export
+            from core_sdk._analysis.tensors import export
 
         with contextlib.closing(storage_from_url(self.storage)) as storage:
             return export(

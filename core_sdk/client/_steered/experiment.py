@@ -8,6 +8,10 @@ from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from core_sdk._execution.steering import experiments
+from core_sdk._execution.steering.checks import checked_text
+from core_sdk._home import Home, open_view
+from core_sdk._home.rows import ExperimentRow
 from core_sdk.client._experiment_config import experiment_config
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._notebook import Shown
@@ -16,13 +20,9 @@ from core_sdk.client._orders.order import TrainingState
 from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import unavailable
 from core_sdk.errors import ExperimentStateError
-from core_sdk.steering import experiments
-from core_sdk.steering.checks import checked_text
-from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.rows import ExperimentRow
 
 if TYPE_CHECKING:
-    from core_sdk.charts.picture import Picture
+    from core_sdk._analysis.charts.picture import Picture
 
 _BY = "client"
 
@@ -103,8 +103,8 @@ class SteeredExperiment(Shown):
 
         If it was submitted, they show the searcher's metric of all trials, else all metrics of its newest trials.
         """
-        from core_sdk.charts.experiments import experiment_charts
-        from core_sdk.charts.picture import Picture
+        from core_sdk._analysis.charts.experiments import experiment_charts
+        from core_sdk._analysis.charts.picture import Picture
 
         return Picture(experiment_charts(self._home, self.id))
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from core_sdk._execution.steering import trials
+from core_sdk._execution.steering.checks import checked_text
+from core_sdk._ground.records import Metric
+from core_sdk._home import Home, open_view
+from core_sdk._home.rows import Ranks, TrialRow
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
 from core_sdk.client._media import ReportedMedia
 from core_sdk.client._metrics import TrialMetrics, frame, to_datetime, trial_metrics
 from core_sdk.client._notebook import Shown
 from core_sdk.client._orders.checkpoints import Scope
 from core_sdk.client._orders.order import TrainingState
-from core_sdk.records import Metric
-from core_sdk.steering import trials
-from core_sdk.steering.checks import checked_text
-from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.rows import Ranks, TrialRow
 
 if TYPE_CHECKING:
-    from core_sdk.charts.picture import Picture
+    from core_sdk._analysis.charts.picture import Picture
     from core_sdk.core import Context
 
 _BY = "client"
@@ -84,8 +84,8 @@ class SteeredTrial(Shown):
 
         It is that of `core.init(trial=…, writer=name)`, which says what it may do.
         """
+        from core_sdk._distributed import DistributedContext
         from core_sdk.core._writer import open_writer
-        from core_sdk.distributed import DistributedContext
 
         return open_writer(self._home, self.trial_id, name, DistributedContext())
 
@@ -258,8 +258,8 @@ class SteeredTrial(Shown):
         names of metrics they are all that is drawn. `x` is "steps", "time" (since the start of the trial), "epochs" or
         a metric. Raises `NotRecordedError`, `NothingToDrawError`, or `ValueError` for a formula that is wrong.
         """
-        from core_sdk.charts.picture import Picture
-        from core_sdk.charts.trials import trial_charts
+        from core_sdk._analysis.charts.picture import Picture
+        from core_sdk._analysis.charts.trials import trial_charts
 
         with open_view(self._home) as view:
             return Picture(trial_charts(view, [self.trial_id], group=group, metrics=metrics, formulas=formulas, x=x))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core_sdk._ground.environment import get_cluster_info, wandb_arguments
 from core_sdk.compat.wandb._config import Config, config_mapping, default_config
 from core_sdk.compat.wandb._missing import missing
 from core_sdk.compat.wandb._resuming import RunIdentity, identify
@@ -15,7 +16,6 @@ from core_sdk.compat.wandb._settings import Settings
 from core_sdk.compat.wandb.errors import UsageError
 from core_sdk.compat.wandb.util import generate_id
 from core_sdk.core import Context, Logger
-from core_sdk.environment import get_cluster_info, wandb_arguments
 
 logger = logging.getLogger("core_sdk.compat")
 

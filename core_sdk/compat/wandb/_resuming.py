@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk import client
+from core_sdk._ground.environment import Environment, main_script
+from core_sdk._ground.placement import named_job
+from core_sdk._home import Home
+from core_sdk._home.attempts.jobs import noted_trial
 from core_sdk.compat.wandb.errors import UsageError
 from core_sdk.compat.wandb.util import generate_id
-from core_sdk.environment import Environment, main_script
-from core_sdk.placement import named_job
-from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.jobs import noted_trial
 
 _AUTO = (True, "auto", "True", "true")
 

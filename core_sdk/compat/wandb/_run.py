@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from core_sdk import client
+from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._ground.records import number_of
 from core_sdk.compat.wandb._config import Config
 from core_sdk.compat.wandb._missing import missing
 from core_sdk.compat.wandb._resuming import RunIdentity
@@ -28,8 +30,6 @@ from core_sdk.compat.wandb._settings import AlertLevel, Settings
 from core_sdk.compat.wandb._stored import Artifact, ArtifactStore, SavedFiles, artifact_of_path
 from core_sdk.compat.wandb.errors import UsageError
 from core_sdk.core import Context
-from core_sdk.pickling import OfOneProcess
-from core_sdk.records import number_of
 
 logger = logging.getLogger("core_sdk.compat")
 

@@ -12,6 +12,26 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core_sdk._distributed import DistributedContext, SoloChannel
+from core_sdk._ground.environment import is_home_spooled
+from core_sdk._ground.importing import needing_torch
+from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._ground.records import ClusterInfo, Keep, from_json
+from core_sdk._home import Home, TrialFolder
+from core_sdk._home.attempts.continuation import find_recorded
+from core_sdk._home.checkpoints import RecordedCheckpoint
+from core_sdk._home.deletion import (
+    OtherTrials,
+    is_kept_for_ever,
+    release_checkpoint,
+    remove_checkpoint,
+    remove_files,
+)
+from core_sdk._home.folders import with_reserve
+from core_sdk._home.history import read_history
+from core_sdk._home.journal import Journal
+from core_sdk._home.storage import Selector, Storage, check_storage_id, storage_from_url
+from core_sdk._home.storages import storage_name
 from core_sdk.core._checkpoint._background_saves import Saves
 from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.core._checkpoint._metadata import checked_metadata
@@ -20,8 +40,6 @@ from core_sdk.core._checkpoint._save import CheckpointSave, directory_named
 from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
 from core_sdk.core._resumption import Resumption
-from core_sdk.distributed import DistributedContext, SoloChannel
-from core_sdk.environment import is_home_spooled
 from core_sdk.errors import (
     CheckpointDamagedError,
     CheckpointError,
@@ -30,24 +48,6 @@ from core_sdk.errors import (
     CheckpointTooNewError,
     KeepNotObeyedError,
 )
-from core_sdk.importing import needing_torch
-from core_sdk.journal import Journal
-from core_sdk.pickling import OfOneProcess
-from core_sdk.records import ClusterInfo, Keep, from_json
-from core_sdk.storage import Selector, Storage, check_storage_id, storage_from_url
-from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.attempts.continuation import find_recorded
-from core_sdk.tracking.checkpoints import RecordedCheckpoint
-from core_sdk.tracking.deletion import (
-    OtherTrials,
-    is_kept_for_ever,
-    release_checkpoint,
-    remove_checkpoint,
-    remove_files,
-)
-from core_sdk.tracking.history import read_history
-from core_sdk.tracking.home import with_reserve
-from core_sdk.tracking.storages import storage_name
 
 if TYPE_CHECKING:
     from core_sdk.core._checkpoint._dcp import CheckpointReader, CheckpointWriter

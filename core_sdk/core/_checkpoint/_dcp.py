@@ -26,15 +26,15 @@ from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
+from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._home.journal import Journal
+from core_sdk._home.storage import Shard, Staging, Storage, unite
 from core_sdk.core._checkpoint._background_saves import Save, Saves
 from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.core._checkpoint._metadata import plain_metadata
 from core_sdk.core._checkpoint._recording import Recorder
 from core_sdk.core._checkpoint._save import agreed_metadata, disk_named
 from core_sdk.errors import GraceExceededError
-from core_sdk.journal import Journal
-from core_sdk.pickling import OfOneProcess
-from core_sdk.storage import Shard, Staging, Storage, unite
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core_sdk.environment.names import GRACE_VARIABLE
+from core_sdk._ground.environment.names import GRACE_VARIABLE
 
 logger = logging.getLogger("core_sdk.checkpoint")
 

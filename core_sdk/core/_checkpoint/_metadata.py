@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.records import MAX_INT, from_json, to_json
+from core_sdk._ground.records import MAX_INT, from_json, to_json
 
 STEPS = "steps_completed"
 

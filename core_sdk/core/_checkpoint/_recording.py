@@ -7,10 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from core_sdk.core._checkpoint._metadata import STEPS
-from core_sdk.errors import CheckpointError, CheckpointNotFoundError, CheckpointNotStoredError
-from core_sdk.journal import Journal
-from core_sdk.records import (
+from core_sdk._ground.records import (
     CheckpointBegun,
     CheckpointCondemned,
     CheckpointDeleted,
@@ -18,7 +15,10 @@ from core_sdk.records import (
     Manifest,
     Record,
 )
-from core_sdk.storage import METADATA_NAME, Storage
+from core_sdk._home.journal import Journal
+from core_sdk._home.storage import METADATA_NAME, Storage
+from core_sdk.core._checkpoint._metadata import STEPS
+from core_sdk.errors import CheckpointError, CheckpointNotFoundError, CheckpointNotStoredError
 
 logger = logging.getLogger("core_sdk.checkpoint")
 

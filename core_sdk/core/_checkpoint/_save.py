@@ -14,14 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from core_sdk._distributed import DistributedContext, SoloChannel
+from core_sdk._home.journal import Journal
+from core_sdk._home.storage import (
+    Selector,
+    Shard,
+    ShardUnion,
+    Staging,
+    Storage,
+    explained_by_disk,
+    file_conflicts,
+    unite,
+)
 from core_sdk.core._checkpoint._background_saves import Save, Saves
 from core_sdk.core._checkpoint._metadata import checked_metadata, merge_metadata, plain_metadata
 from core_sdk.core._checkpoint._recording import Recorder
 from core_sdk.core._checkpoint._together import leave_together, step_together
-from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.errors import ArgumentConflictError, CheckpointConflictError, EmptyCheckpointError
-from core_sdk.journal import Journal
-from core_sdk.storage import Selector, Shard, ShardUnion, Staging, Storage, explained_by_disk, file_conflicts, unite
 
 
 class PathAndId(tuple[Path, str]):

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from core_sdk._distributed import Channel
+from core_sdk._home.storage import METADATA_NAME, Selector, Storage, check_storage_id
 from core_sdk.core._checkpoint._background_saves import Saves
 from core_sdk.core._checkpoint._together import leave_together, raise_if_error, telling
-from core_sdk.distributed import Channel
-from core_sdk.storage import METADATA_NAME, Selector, Storage, check_storage_id
 
 StorageOf = Callable[[str], Storage]
 """Returns the storage that has a checkpoint. Only the rank that reads asks it."""

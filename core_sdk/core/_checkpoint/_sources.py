@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core_sdk.storage import Selector
+from core_sdk._home.storage import Selector
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from core_sdk.distributed import Channel
+from core_sdk._distributed import Channel
 from core_sdk.errors import ChannelError, CheckpointError, RankFailedError
 
 T = TypeVar("T")

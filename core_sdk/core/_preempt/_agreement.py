@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from core_sdk.decoding import msgpack_decoder
-from core_sdk.distributed import Channel
+from core_sdk._distributed import Channel
+from core_sdk._ground.decoding import msgpack_decoder
 from core_sdk.errors import CollectiveTimeoutError
 
 _TOPIC = "stop"

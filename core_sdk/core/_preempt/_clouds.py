@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from core_sdk.environment import StopNoticeSettings
-from core_sdk.environment.names import STOP_NOTICES_VARIABLE
+from core_sdk._ground.environment import StopNoticeSettings
+from core_sdk._ground.environment.names import STOP_NOTICES_VARIABLE
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar
 
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._ground.records import StopAcknowledged
+from core_sdk._home import Home
+from core_sdk._home.journal import Journal
 from core_sdk.core._preempt._agreement import StopAgreement
 from core_sdk.core._preempt._clouds import Cloud
 from core_sdk.core._preempt._interrupts import INTERRUPT, InterruptHook
 from core_sdk.core._preempt._loader_workers import protect_loader_workers
 from core_sdk.core._preempt._main_thread import MainThread, is_main_thread
 from core_sdk.core._preempt._signal_hook import BlockedSignal, SignalHook, is_blocked
-from core_sdk.distributed import DistributedContext
 from core_sdk.errors import RecordDamagedError
-from core_sdk.journal import Journal
-from core_sdk.pickling import OfOneProcess
-from core_sdk.records import StopAcknowledged
-from core_sdk.tracking import Home
 
 if TYPE_CHECKING:
     from core_sdk.core._preempt._notices import NoticeListener

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from core_sdk._ground.records import Profile, number_to_json
+from core_sdk._home.journal import Journal
 from core_sdk.errors import JournalError
-from core_sdk.journal import Journal
-from core_sdk.records import Profile, number_to_json
 
 logger = logging.getLogger("core_sdk.profiler")
 

@@ -8,10 +8,10 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 
+from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._home.journal import Journal
 from core_sdk.core._profiler._collector import FigureCollector, FigureSource
 from core_sdk.errors import JournalForkedError
-from core_sdk.journal import Journal
-from core_sdk.pickling import OfOneProcess
 
 logger = logging.getLogger("core_sdk.profiler")
 

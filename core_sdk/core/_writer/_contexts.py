@@ -12,18 +12,18 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.alive import AliveLock
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.records import AttemptStarted, ClusterInfo, TrialRecord
+from core_sdk._home import Home, TrialFolder, open_view
+from core_sdk._home.attempts.claiming import Attempt, start_record
+from core_sdk._home.attempts.run_info import as_told, with_trial
+from core_sdk._home.history import read_history
+from core_sdk._home.journal import WritersJournal, read_records
 from core_sdk.core._checkpoint import CheckpointContext
 from core_sdk.core._ledger import Ledger
 from core_sdk.core._train import TrainContext
-from core_sdk.distributed import DistributedContext
 from core_sdk.errors import CheckpointNotFoundError, WriterRefusedError
-from core_sdk.journal import WritersJournal, read_records
-from core_sdk.records import AttemptStarted, ClusterInfo, TrialRecord
-from core_sdk.tracking import Home, TrialFolder, open_view
-from core_sdk.tracking.attempts.claiming import Attempt, start_record
-from core_sdk.tracking.attempts.run_info import as_told, with_trial
-from core_sdk.tracking.history import read_history
 
 logger = logging.getLogger("core_sdk.train")
 

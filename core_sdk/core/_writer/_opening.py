@@ -6,6 +6,13 @@ import logging
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.environment import WriterSettings, is_quiet, is_script, known_grace_s, run_info, stop_signals
+from core_sdk._ground.exiting import ProgramExit
+from core_sdk._ground.files import file_url
+from core_sdk._ground.records import check_writer_name
+from core_sdk._home import Home
+from core_sdk._home.storage import storage_from_url
 from core_sdk.core._announcements import tell_of_writer
 from core_sdk.core._attempt import open_home
 from core_sdk.core._checkpoint import Grace
@@ -17,13 +24,6 @@ from core_sdk.core._preempt._clouds import Cloud
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._writer._contexts import WritersCheckpointContext, WritersTrainContext, claim_writer
-from core_sdk.distributed import DistributedContext
-from core_sdk.environment import WriterSettings, is_quiet, is_script, known_grace_s, run_info, stop_signals
-from core_sdk.exiting import ProgramExit
-from core_sdk.files import file_url
-from core_sdk.records import check_writer_name
-from core_sdk.storage import storage_from_url
-from core_sdk.tracking import Home
 
 logger = logging.getLogger("core_sdk.core")
 

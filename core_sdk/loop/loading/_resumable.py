@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from core_sdk.distributed import DistributedContext, has_process_group
-from core_sdk.environment import RankPlace, trial_seed
+from core_sdk._distributed import DistributedContext, has_process_group
+from core_sdk._ground.environment import RankPlace, trial_seed
 from core_sdk.errors import NotExactError
 from core_sdk.loop.loading._fetching import Fetching
 from core_sdk.loop.loading._grain import GrainLoader, is_of_grain

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from core_sdk._runtime.lr_scheduler import LRScheduler
+from core_sdk._runtime.precision import autocasting
+from core_sdk._runtime.torch_runtime import TorchRuntime
 from core_sdk.pytorch._context._trial_context import TrialContext
 from core_sdk.pytorch._run import TrialRun
-from core_sdk.runtime.lr_scheduler import LRScheduler
-from core_sdk.runtime.precision import autocasting
-from core_sdk.runtime.torch_runtime import TorchRuntime
 
 _Models = TypeVar("_Models")
 _Optimizers = TypeVar("_Optimizers")

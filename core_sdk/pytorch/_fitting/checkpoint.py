@@ -10,7 +10,11 @@ from typing import Any, cast
 
 import torch
 
-from core_sdk._version import __version__
+from core_sdk._ground.records import Keep
+from core_sdk._ground.version import __version__
+from core_sdk._runtime.gradients import GRADIENT_FILES
+from core_sdk._runtime.runtime import PARTS as WRAPPED
+from core_sdk._runtime.runtime import Runtime
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop import rng
 from core_sdk.loop.host_memory import HostMemory
@@ -23,10 +27,6 @@ from core_sdk.pytorch._fitting.progress import FitProgress
 from core_sdk.pytorch._fitting.sources import entrypoint, imported_sources
 from core_sdk.pytorch._run import BatchPosition, TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
-from core_sdk.records import Keep
-from core_sdk.runtime.gradients import GRADIENT_FILES
-from core_sdk.runtime.runtime import PARTS as WRAPPED
-from core_sdk.runtime.runtime import Runtime
 
 STATE_FILE = "state_dict.pth"
 LOAD_DATA_FILE = "load_data.json"

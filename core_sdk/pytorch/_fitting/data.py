@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from core_sdk.distributed import DistributedContext
+from core_sdk._distributed import DistributedContext
 from core_sdk.errors import NotExactError
 from core_sdk.loop import ResumableLoader, resumable
 from core_sdk.loop.plan import Draw

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from core_sdk._ground.records import number_of
+from core_sdk._runtime.best import BestValidation
+from core_sdk._runtime.runtime import Runtime
+from core_sdk._runtime.stopping import StopFlag
 from core_sdk.loop import rng
 from core_sdk.loop.plan import Draw
 from core_sdk.pytorch._fitting.callbacks import TrialCallbacks
@@ -26,10 +30,6 @@ from core_sdk.pytorch._fitting.validation import Validator
 from core_sdk.pytorch._reducers import reduce_across_slots
 from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
-from core_sdk.records import number_of
-from core_sdk.runtime.best import BestValidation
-from core_sdk.runtime.runtime import Runtime
-from core_sdk.runtime.stopping import StopFlag
 
 
 class Fitting:

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from core_sdk._ground.records import from_json, number_of, to_json
 from core_sdk.loop.moving import is_array
-from core_sdk.records import from_json, number_of, to_json
 
 logger = logging.getLogger("core_sdk.pytorch")
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from core_sdk._runtime.runtime import Runtime
 from core_sdk.core import DistributedContext
 from core_sdk.errors import MissingDependencyError
 from core_sdk.loop.plan import DataParallelRank
 from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._run import TrialRun
-from core_sdk.runtime.runtime import Runtime
 from core_sdk.util import merge_dicts
 
 try:
@@ -28,7 +28,7 @@ except ImportError as error:
     raise MissingDependencyError("DeepSpeed", "deepspeed", "core_sdk.pytorch.deepspeed") from error
 
 if TYPE_CHECKING:
-    from core_sdk.distributed import Channel
+    from core_sdk._distributed import Channel
 
 logger = logging.getLogger("core_sdk.pytorch")
 

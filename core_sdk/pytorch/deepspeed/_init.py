@@ -10,11 +10,11 @@ from typing import Any
 import deepspeed
 from torch import distributed as dist
 
+from core_sdk._ground.environment import name_local_rank_of_one, num_ranks_started
+from core_sdk._runtime.ranks import group_of_one
 from core_sdk.core import DistributedContext
-from core_sdk.environment import name_local_rank_of_one, num_ranks_started
 from core_sdk.pytorch._init import begun_attempt
 from core_sdk.pytorch.deepspeed._context import DeepSpeedTrialContext, EngineRuntime
-from core_sdk.runtime.ranks import group_of_one
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, cast
 
+from core_sdk._runtime.runtime import PARTS as WRAPPED
 from core_sdk.loop.plan import Draw
 from core_sdk.pytorch._fitting.checkpoint import TrialState
 from core_sdk.pytorch._fitting.data import TRAINING_LOADER, VALIDATION_LOADER, Data
@@ -17,7 +18,6 @@ from core_sdk.pytorch._trainer import Trainer as PyTorchTrainer
 from core_sdk.pytorch._trial import PyTorchTrial
 from core_sdk.pytorch.deepspeed._context import DeepSpeedTrialContext, EngineRuntime
 from core_sdk.pytorch.deepspeed._trial import DeepSpeedTrial
-from core_sdk.runtime.runtime import PARTS as WRAPPED
 
 _END = object()
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from core_sdk.decoding import json_decoder
-from core_sdk.records import from_json
+from core_sdk._ground.decoding import json_decoder
+from core_sdk._ground.records import from_json
 from core_sdk.train._checkpoint import Checkpoint
 from core_sdk.train._configs import TrainRunContext, UserCallback
 from core_sdk.train.worker.callbacks import Told

@@ -7,18 +7,20 @@ import os
 import traceback
 from abc import ABC, abstractmethod
 
-from core_sdk.agent.driving import DrivenTrial
+from core_sdk._execution.agent.driving import DrivenTrial
+from core_sdk._execution.workers import Engine, named_as, open_engine
+from core_sdk._execution.workers.shipping import Shipping
+from core_sdk._ground.environment import num_ranks_started, run_info_used
+from core_sdk._home import Home, TrialFolder
+from core_sdk._runtime.backends import usual_backend
+from core_sdk._runtime.workers import TrainingWorkers
 from core_sdk.core import DistributedContext
-from core_sdk.environment import num_ranks_started, run_info_used
 from core_sdk.errors import (
     InvalidHP,
     TrainingFailedError,
     WorkerDiedError,
     WorkerFailedError,
 )
-from core_sdk.runtime.backends import usual_backend
-from core_sdk.runtime.workers import TrainingWorkers
-from core_sdk.tracking import Home, TrialFolder
 from core_sdk.train._configs import ScalingConfig, TrainRunContext
 from core_sdk.train._program import Program, Returned, TrainingProgram
 from core_sdk.train._result import Result
@@ -28,16 +30,14 @@ from core_sdk.train.driver.stops import forwarded_stops
 from core_sdk.train.worker.callbacks import callbacks_path
 from core_sdk.train.worker.running import execute, run
 from core_sdk.train.worker.session import GROWTH
-from core_sdk.workers import Engine, named_as, open_engine
-from core_sdk.workers.shipping import Shipping
 
 # What every worker imports until it calls the function.
 _MODULES = (
     "cloudpickle",
     "torch.distributed",
-    "core_sdk.distributed.joining",
+    "core_sdk._distributed.joining",
     "core_sdk.loop.rng",
-    "core_sdk.runtime.devices",
+    "core_sdk._runtime.devices",
     "core_sdk.train.worker.running",
 )
 
@@ -225,7 +225,7 @@ class Interrupted(BaseException):
 
 def _fit_as_rank(training: TrainingProgram) -> Result:
     """Trains in this process, as one of the ranks of a launcher. Only the launcher restarts failed ranks."""
-    from core_sdk.runtime.ranks import joined_ranks  # loads torch, which a rank needs
+    from core_sdk._runtime.ranks import joined_ranks  # loads torch, which a rank needs
 
     program = training.program(None)
     with joined_ranks(None, training.backend) as ranks:

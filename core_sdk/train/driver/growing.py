@@ -6,9 +6,9 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from core_sdk.agent.driving import DrivenTrial
+from core_sdk._execution.agent.driving import DrivenTrial
+from core_sdk._runtime.workers import TrainingWorkers
 from core_sdk.errors import RayClusterError
-from core_sdk.runtime.workers import TrainingWorkers
 from core_sdk.train.worker.session import GROWTH
 
 

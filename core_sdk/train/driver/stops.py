@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from types import FrameType
 
-from core_sdk.environment import is_usr1_stop
-from core_sdk.workers import WorkerGroup
+from core_sdk._execution.workers import WorkerGroup
+from core_sdk._ground.environment import is_usr1_stop
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core_sdk.importing import lazy_names
+from core_sdk._ground.importing import lazy_names
 from core_sdk.train.torch._trainer import TorchConfig, TorchTrainer
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from core_sdk.environment import add_variables
+from core_sdk._ground.environment import add_variables
+from core_sdk._runtime.devices import devices
 from core_sdk.loop import rng
-from core_sdk.runtime.devices import devices
 from core_sdk.train.worker.session import Session
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from core_sdk.runtime.strategies import worker_strategy
+from core_sdk._runtime.strategies import worker_strategy
 from core_sdk.train.torch._devices import get_device
 from core_sdk.train.worker.session import Session
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core_sdk.environment import Environment
+from core_sdk._ground.environment import Environment
 from core_sdk.errors import TrialNotFoundError
 from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
 from core_sdk.train._program import TrainingProgram

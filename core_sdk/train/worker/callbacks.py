@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from core_sdk._ground.records import to_json
+from core_sdk._home import TrialFolder
 from core_sdk.core import Context
-from core_sdk.records import to_json
-from core_sdk.tracking import TrialFolder
 from core_sdk.train._values import plain_metrics
 
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from core_sdk import core
+from core_sdk._execution.workers import this_worker
+from core_sdk._ground.environment import add_variables, get_cluster_info, path_here, use_home, use_run_info
+from core_sdk._ground.records import recorded_config, with_given
 from core_sdk.core import Context, DistributedContext
-from core_sdk.environment import add_variables, get_cluster_info, path_here, use_home, use_run_info
 from core_sdk.errors import InvalidHP
-from core_sdk.records import recorded_config, with_given
 from core_sdk.train._program import Program, Returned
 from core_sdk.train.worker.session import Session, Stopped
-from core_sdk.workers import this_worker
 
 
 def run(program: Program) -> Returned:
@@ -66,7 +66,7 @@ def _tell_accelerate(program: Program) -> None:
 
     Accelerate would guess it from the local rank, but on Ray a worker sees only its own GPUs.
     """
-    from core_sdk.runtime.devices import devices  # loads torch, as the workers have
+    from core_sdk._runtime.devices import devices  # loads torch, as the workers have
 
     own = devices(this_worker().place.local_rank, program.training.num_gpus)
     add_variables({"ACCELERATE_TORCH_DEVICE": str(own[0])})

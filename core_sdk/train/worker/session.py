@@ -8,13 +8,13 @@ import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from core_sdk._ground.records import STOPPED_BY_SEARCHER
+from core_sdk._home import Home
+from core_sdk._home.attempts.continuation import find_checkpoint
+from core_sdk._home.history import read_history
+from core_sdk._runtime.retention import to_delete
 from core_sdk.core import Context
 from core_sdk.errors import ExperimentNotFoundError
-from core_sdk.records import STOPPED_BY_SEARCHER
-from core_sdk.runtime.retention import to_delete
-from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.continuation import find_checkpoint
-from core_sdk.tracking.history import read_history
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
 from core_sdk.train._program import Program
 from core_sdk.train._values import VALUES, is_value, plain_metrics
@@ -183,7 +183,7 @@ class Session:
             known = ", ".join(training.datasets) or "none"
             raise KeyError(f"the trainer was given no dataset {name!r}; datasets are: {known}")
         if name not in self._shards:
-            from core_sdk.runtime.devices import devices  # these load torch
+            from core_sdk._runtime.devices import devices  # these load torch
             from core_sdk.train.worker.shards import DatasetShard
 
             distributed = self.context.distributed

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-from core_sdk.environment import job_placement, meeting_port, passed_variables, run_info
-from core_sdk.environment.names import MEETING_PORT_VARIABLE
+from core_sdk._ground.environment import job_placement, meeting_port, passed_variables, run_info
+from core_sdk._ground.environment.names import MEETING_PORT_VARIABLE
+from core_sdk._ground.placement import MEETING_PORTS
+from core_sdk._ground.records import PLACED, ClusterInfo, encode_file
+from core_sdk._ground.typed_lines import to_line
+from core_sdk._machine.processes import STOPS, exit_code, signal_name
+from core_sdk._machine.processes.output import RankOutput
 from core_sdk.errors import PlacementError
-from core_sdk.placement import MEETING_PORTS
-from core_sdk.processes import STOPS, exit_code, signal_name
-from core_sdk.processes.output import RankOutput
-from core_sdk.records import PLACED, ClusterInfo, encode_file
-from core_sdk.typed_lines import to_line
 from launch._command_line import NOT_FOUND, CommandLineError, UsageError
 from launch._framework import Launch, LaunchOptions
 from launch._result import LaunchResult, marked, overall_result

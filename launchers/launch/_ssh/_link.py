@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from core_sdk.environment import taken_head
-from core_sdk.processes import Guardian
-from core_sdk.typed_lines import to_line
+from core_sdk._ground.environment import taken_head
+from core_sdk._ground.typed_lines import to_line
+from core_sdk._machine.processes import Guardian
 from launch._result import LaunchResult
 
 _SILENCE_S = 60.0

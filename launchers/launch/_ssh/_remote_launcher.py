@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from core_sdk.environment import login_variables
-from core_sdk.processes.output import PrefixedLines, RankOutput
-from core_sdk.typed_lines import from_line
+from core_sdk._ground.environment import login_variables
+from core_sdk._ground.typed_lines import from_line
+from core_sdk._machine.processes.output import PrefixedLines, RankOutput
 from launch._result import MARK, LaunchResult
 from launch._ssh import _host_program
 from launch._ssh._hostfile import Host, Ssh, is_here

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core_sdk.environment import job_id
+from core_sdk._ground.environment import job_id
 from launch._command_line import UsageError
 from launch._torchrun._nodes import Nodes, bracketed, is_dynamic, split_endpoint
 from launch._torchrun._options import TorchrunOptions, node_range

@@ -14,10 +14,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import Template
 
-from core_sdk.environment import quiet_torch, torch_extensions_directory
-from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, RENDEZVOUS_VARIABLE
-from core_sdk.processes import Failed, FailedElsewhere, NodesLost, Outcome, RankGrace, Succeeded, Supervisor, cause_of
-from core_sdk.processes.output import RankOutput, RankPipes
+from core_sdk._ground.environment import quiet_torch, torch_extensions_directory
+from core_sdk._ground.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, RENDEZVOUS_VARIABLE
+from core_sdk._machine.processes import (
+    Failed,
+    FailedElsewhere,
+    NodesLost,
+    Outcome,
+    RankGrace,
+    Succeeded,
+    Supervisor,
+    cause_of,
+)
+from core_sdk._machine.processes.output import RankOutput, RankPipes
 from launch._command_line import CommandLineError, program_argv
 from launch._framework import Launch, Start
 from launch._rank_process import start_rank

@@ -16,8 +16,8 @@ from abc import ABC, abstractmethod
 from datetime import timedelta
 from typing import Any
 
-from core_sdk.environment import unshared_store
-from core_sdk.processes import start_helper
+from core_sdk._ground.environment import unshared_store
+from core_sdk._machine.processes import start_helper
 from launch._command_line import UsageError
 from launch._framework import Start
 from launch._network import LOOPBACK, enable_keepalive

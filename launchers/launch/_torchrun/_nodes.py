@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.environment import Environment, job_placement, meeting_port, num_cpus, run_info, use_run_info
+from core_sdk._ground.environment import Environment, job_placement, meeting_port, num_cpus, run_info, use_run_info
+from core_sdk._ground.placement import Placement
+from core_sdk._ground.records import PLACED, ClusterInfo, encode_file
 from core_sdk.errors import PlacementError, RunInfoError
-from core_sdk.placement import Placement
-from core_sdk.records import PLACED, ClusterInfo, encode_file
 from launch._command_line import UsageError
 from launch._torchrun._options import TorchrunOptions, node_range
 

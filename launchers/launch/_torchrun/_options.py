@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from core_sdk.environment import torchrun_variables
+from core_sdk._ground.environment import torchrun_variables
 from launch._command_line import OptionParser, UsageError
 
 

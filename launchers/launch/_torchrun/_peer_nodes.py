@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from core_sdk.processes import FailedElsewhere, NodesLost
-from core_sdk.typed_lines import from_line, to_line
+from core_sdk._ground.typed_lines import from_line, to_line
+from core_sdk._machine.processes import FailedElsewhere, NodesLost
 
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]

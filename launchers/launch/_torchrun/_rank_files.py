@@ -10,8 +10,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from core_sdk.environment import line_prefix_template
-from core_sdk.processes.output import FileCopy, MatchingLines, RankOutput, RankPipes, default_prefix
+from core_sdk._ground.environment import line_prefix_template
+from core_sdk._machine.processes.output import FileCopy, MatchingLines, RankOutput, RankPipes, default_prefix
 from launch._command_line import UsageError
 from launch._directory import LaunchDirectory
 from launch._torchrun._log_files import LogDirectory

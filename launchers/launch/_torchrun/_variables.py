@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core_sdk.environment import RankPlace, visible_gpus
+from core_sdk._ground.environment import RankPlace, visible_gpus
 from launch._command_line import UsageError
 from launch._framework import Start
 from launch._torchrun._config import LaunchConfig

@@ -7,10 +7,10 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from core_sdk._ground.records import split_metric_name
 from core_sdk.compat.wandb._rows._metrics import MetricDefinitions
 from core_sdk.compat.wandb._values import is_medium, recordable
 from core_sdk.core import TrainContext
-from core_sdk.records import split_metric_name
 
 logger = logging.getLogger("core_sdk.compat")
 

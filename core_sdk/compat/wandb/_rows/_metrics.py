@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from core_sdk.records import Metric
+from core_sdk._ground.records import Metric
 
 _FIGURES = ("min", "max", "mean", "first", "last", "best", "none")
 

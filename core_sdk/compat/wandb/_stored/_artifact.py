@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from core_sdk import client
+from core_sdk._ground.records import EXTENSIONS, MANIFEST_NAME, Media
+from core_sdk._home.storage import METADATA_NAME
 from core_sdk.compat.wandb._missing import missing
 from core_sdk.compat.wandb._values import Table
 from core_sdk.compat.wandb.errors import UsageError
 from core_sdk.core import Context
 from core_sdk.errors import ModelNotFoundError, NotRecordedError
-from core_sdk.records import EXTENSIONS, MANIFEST_NAME, Media
-from core_sdk.storage import METADATA_NAME
 
 
 class Artifact:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from core_sdk import media
+from core_sdk._ground.records import Media, number_of
 from core_sdk.compat.wandb._values._table import Table
-from core_sdk.records import Media, number_of
 
 _MAX_LISTED = 32
 """An array of more elements is kept as a histogram."""

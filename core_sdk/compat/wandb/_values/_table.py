@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from core_sdk import media
-from core_sdk.records import Media
+from core_sdk._ground.records import Media
 
 _COLUMNS = ("Input", "Output", "Expected")
 

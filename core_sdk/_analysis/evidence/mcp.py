@@ -1,0 +1,109 @@
+"""Trials as tools of the Model Context Protocol, for agents that use no shell."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from core_sdk._analysis.evidence._bounds import MOST_BYTES, bounded
+from core_sdk._analysis.evidence._evidence import read_evidence
+from core_sdk._analysis.evidence._tree import tree_lines
+from core_sdk._execution.steering import trials
+from core_sdk._ground.records import strict_json
+from core_sdk._ground.version import __version__
+from core_sdk._home import Home, open_view
+from core_sdk._home.finding.best import deciding_metric
+from core_sdk._home.finding.facts import read_facts
+from core_sdk._home.finding.order import in_order
+from core_sdk._home.finding.tree import trial_tree
+from core_sdk._home.finding.where import parse_condition
+from core_sdk.errors import CoreSDKError, MissingDependencyError
+
+try:
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.types import ToolAnnotations
+except ImportError as error:
+    raise MissingDependencyError("the MCP SDK", "mcp", "`core-sdk mcp`") from error
+
+_READS = ToolAnnotations(read_only_hint=True)
+_INSTRUCTIONS = "Trainings recorded by Core SDK. Every answer has at most 4 KB."
+
+
+def make_server(home: Home, *, can_write: bool) -> MCPServer:
+    """Returns a server of the home's trials. Without `can_write` it has only tools that read."""
+    server = MCPServer("core-sdk", version=__version__, instructions=_INSTRUCTIONS, log_level="CRITICAL")
+
+    def list_trials(where: str = "", sort: str = "-id", names: Sequence[str] = ()) -> str:
+        """List trials, the newest first, each as a line of JSON.
+
+        `where` is a condition such as `state = COMPLETED and validation.loss < 0.5`, `sort` a name with an optional
+        minus, `names` further values: hyperparameters such as `hparams.lr`, and metrics such as `validation.loss`.
+        """
+        with _telling_errors(), open_view(home) as view:
+            found = read_facts(view, view.trials())
+            condition = parse_condition(where) if where else None
+        chosen = in_order([one for one in found if condition is None or condition.holds(one.value)], sort)
+        shown = ("id", "name", "state", "steps", "parent", "verdict", *names)
+        return bounded(MOST_BYTES, [strict_json({name: one.value(name) for name in shown}) for one in chosen])
+
+    def trial_evidence(trial_id: int, metric: str = "", smaller_is_better: bool = True) -> str:
+        """Show what helps to decide about a trial: what it varies, its curve, its best value, its last error."""
+        with _telling_errors(), open_view(home) as view:
+            row = view.trial(trial_id)
+            chosen = deciding_metric(home, row.experiment_id, metric or None, smaller_is_better if metric else None)
+            return read_evidence(home, view, trial_id, chosen).text()
+
+    def tree_of_trials(root: int | None = None, metric: str = "") -> str:
+        """Show variations below the trials that they vary, each with its verdict, its best value and its hypothesis."""
+        with _telling_errors(), open_view(home) as view:
+            if root is not None:
+                view.trial(root)
+            branches = trial_tree(read_facts(view, view.trials()), root)
+        return bounded(MOST_BYTES, tree_lines(home, branches, metric or None), is_end_kept=True)
+
+    for reads in (list_trials, trial_evidence, tree_of_trials):
+        server.add_tool(reads, annotations=_READS)
+    if can_write:
+        _add_writing(server, home)
+    return server
+
+
+@contextlib.contextmanager
+def _telling_errors() -> Iterator[None]:
+    """Tells the client what was wrong with its call; any other error is ours, and is only said to have happened."""
+    try:
+        yield
+    except (CoreSDKError, ValueError, OSError) as error:
+        raise ToolError(str(error)) from error
+
+
+def _add_writing(server: MCPServer, home: Home) -> None:
+    def run_variation(
+        command: list[str], directory: str, hypothesis: str, parent: int | None = None, time_limit: str = "5m"
+    ) -> str:
+        """Start a training in the background, as a variation of the trial `parent`, and return the trial's number.
+
+        `command` is that of the training, such as `["python", "train.py"]`, and runs in `directory`.
+        """
+        varied = [] if parent is None else ["--parent", str(parent)]
+        told = ["--hypothesis", hypothesis, "--time-limit", time_limit, *varied]
+        started = subprocess.run(
+            [sys.executable, "-m", "core_sdk._interfaces.cli", "run", "--detach", *told, "--", *command],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        return bounded(MOST_BYTES, [started.stdout.strip() or started.stderr.strip()])
+
+    def decide(trial_id: int, verdict: str, why: str = "") -> str:
+        """Record the verdict on a trial: keep or discard, with the reason."""
+        with _telling_errors():
+            trials.describe(home, trial_id, verdict=verdict, verdict_reason=why)
+        return f"trial {trial_id}: {verdict}"
+
+    for writes in (run_variation, decide):
+        server.add_tool(writes)

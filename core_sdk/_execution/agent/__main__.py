@@ -1,0 +1,312 @@
+"""The agent's process, `python -P -m core_sdk._execution.agent`, whose stdin is a socket to its starter."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from core_sdk._execution.agent._messages import (
+    AgentAnswer,
+    AgentMessage,
+    AgentOrder,
+    CommandEnded,
+    CommandNotStarted,
+    CommandStarted,
+    ResizeTerminal,
+    SendSignal,
+    TypeInput,
+)
+from core_sdk._execution.agent._plain_lines import PlainLines
+from core_sdk._execution.experiments.reviving import revive_master
+from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.descriptors import HeldDirectory
+from core_sdk._ground.records import Settled
+from core_sdk._ground.typed_lines import from_line, to_line
+from core_sdk._home.attempts.ending import end_attempt
+from core_sdk._home.folders import TrialFolder
+from core_sdk._machine.processes import Guardian, RankProcesses, await_guardians, end_marked
+from core_sdk._machine.processes.output import Outlet
+from core_sdk._machine.slots import Ticket
+
+_STDIN = 0
+_STDOUT = 1
+_STDERR = 2
+_CHUNK_BYTES = 1 << 16
+_MOST_DESCRIPTORS = 4
+# A screen that takes nothing for this long has stalled.
+_PATIENCE_S = 0.5
+# How long processes that the command leaves behind may go on: with their output, and after SIGTERM.
+_LAST_OUTPUT_S = 2.0
+_END_S = 2.0
+# How long a command whose time is over may take to save and stop.
+_LIMIT_GRACE_S = 30.0
+_ASKED_S = 2.0
+_KILLED = [status for number in (signal.SIGTERM, signal.SIGKILL) for status in (-number, 128 + number)]
+_SHELL_BASE = 128
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+# A terminal sends these signals to all processes of a command.
+_OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGSTOP, signal.SIGCONT)
+
+
+def begin_forked(_: object, descriptors: list[int]) -> None:
+    """Makes an agent of a process that a spawner has forked."""
+    serve(descriptors[0])
+
+
+def serve(connection: int) -> None:
+    """Starts the attempt that the program at the other end of the connection wants, and stays until its end."""
+    starter = socket.socket(fileno=connection)
+    is_wanted, descriptors, _, _ = socket.recv_fds(starter, 1, _MOST_DESCRIPTORS)
+    if is_wanted:
+        lines = _lines(starter)
+        order = from_line(next(lines), AgentOrder)
+        _AttemptCommand(starter, order, descriptors).run(from_line(line, AgentMessage) for line in lines)
+
+
+class _AttemptCommand:
+    """The command of one attempt, and all that belongs to it."""
+
+    def __init__(self, starter: socket.socket, order: AgentOrder, descriptors: list[int]) -> None:
+        self._starter = starter
+        self._order = order
+        self._folder = TrialFolder(HeldDirectory(Path(order.home)), order.trial_id, order.node)
+        self._lock = AliveLock.adopt(descriptors.pop(0))
+        with contextlib.suppress(OSError):  # a full disk: the attempt can then not be killed by its trial's id
+            self._lock.sign()
+        self._ticket = Ticket.adopt(Path(order.ticket), descriptors.pop(0)) if order.ticket else None
+        self._stdin = descriptors.pop(0) if order.has_stdin else None
+        self._terminal = _Terminal(*order.screen) if order.screen else None
+        self._screen = _outlet(descriptors.pop(0)) if order.screen else None
+        self._showing = threading.Lock()
+        log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.dup2(log, _STDERR)  # for a traceback, should we fail
+        self._log = _outlet(log)
+        self._reaping = threading.Lock()
+        self._is_killed = threading.Event()
+        self._has_ended = threading.Event()
+        self._is_late = threading.Event()
+        self._pid = os.getpid()
+
+    def run(self, messages: Iterator[AgentMessage]) -> None:
+        """Runs the command, until it has ended, its end is recorded, and no process writes its output any more."""
+        # The trial counts as running, by its lock, until the guardian of a killed agent has killed all that is left. So
+        # does its ticket: no slot is free before that.
+        held = [self._lock.fileno(), *([self._ticket.fileno()] if self._ticket else [])]
+        guardian = Guardian(None, self._order.mark, held=held)
+        try:
+            process, output = self._start()
+        except OSError as error:
+            guardian.dismiss()
+            self._tell(CommandNotStarted(error.strerror or str(error)))
+            return
+        ranks = RankProcesses(guardian)
+        ranks.add(0, process.pid)
+        copying = threading.Thread(target=self._copy, args=[output])
+        copying.start()
+        self._tell(CommandStarted(process.pid))
+        threading.Thread(target=self._obey, args=[messages, process], daemon=True).start()
+        if self._order.ends_with is not None:
+            threading.Thread(target=self._end_with, args=[self._order.ends_with], daemon=True).start()
+        if self._order.time_limit_s is not None:
+            threading.Thread(target=self._limit, args=[self._order.time_limit_s, process], daemon=True).start()
+        # Until it is reaped, its pid cannot come to mean other processes.
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        self._has_ended.set()
+        if self._is_killed.is_set() or _was_killed(ended):
+            # A killed command has had no time to end the processes that it had started.
+            end_marked(guardian.mark, [process.pid])
+        copying.join(_LAST_OUTPUT_S)
+        ranks.end(_END_S)
+        await_guardians(guardian.mark)
+        ranks.release()
+        with self._reaping:
+            code = process.wait()
+        if self._is_late.is_set() and code in _KILLED:
+            with contextlib.suppress(OSError):
+                self._folder.append_change(
+                    Settled(time=time.time(), state="CANCELED", reason=self._too_late(), attempt=self._order.attempt)
+                )
+        problems = end_attempt(self._folder, self._order.attempt, self._lock, code)
+        if self._ticket is not None:
+            self._ticket.release()
+        self._close_screen()
+        self._tell(CommandEnded(code, tuple(problems)))
+        guardian.dismiss()
+        with contextlib.suppress(FileNotFoundError):  # the home was removed
+            revive_master(self._folder.home_root)  # it has to hear of this end
+        copying.join()  # processes in sessions of their own may still write
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], int]:
+        """Starts the command, and returns its process and the descriptor of its output. Raises `OSError`."""
+        order = self._order
+        if self._terminal is None:
+            source, sink = os.pipe()
+        else:
+            source, sink = self._terminal.controller, self._terminal.device
+        try:
+            process = subprocess.Popen(
+                order.argv,
+                cwd=order.cwd,
+                env=order.variables,
+                stdin=self._stdin if self._stdin is not None else sink if self._terminal else subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                start_new_session=True,
+                preexec_fn=self._prepare,
+            )
+        finally:
+            os.close(sink)
+            if self._stdin is not None:
+                os.close(self._stdin)
+        return process, source
+
+    def _prepare(self) -> None:
+        """Prepares the command's process, in which it runs before the command is executed."""
+        if self._terminal is not None:
+            fcntl.ioctl(_STDOUT, termios.TIOCSCTTY, 0)  # the terminal of its session
+        if sys.platform == "linux":
+            # Somebody may kill our guardian with us. Then the kernel kills the command.
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != self._pid:
+                os.kill(os.getpid(), signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._order.mask)
+
+    def _copy(self, source: int) -> None:
+        """Shows and keeps the command's output, until the last process that could write has closed it."""
+        lines = PlainLines()
+        while chunk := _read(source):
+            with self._showing:
+                if self._screen is not None:
+                    self._screen.write(chunk)
+            self._log.write(chunk if self._terminal is None else lines.feed(chunk))
+        self._log.write(lines.finish())
+
+    def _close_screen(self) -> None:
+        """Closes the screen, since the starter waits for its end. Later output is not shown."""
+        with self._showing:
+            if self._screen is not None:
+                self._screen.close()
+                self._screen = None
+
+    def _obey(self, messages: Iterator[AgentMessage], process: subprocess.Popen[bytes]) -> None:
+        """Does what the starter asks for, until it closes the socket or dies."""
+        for message in messages:
+            match message:
+                case SendSignal(number):
+                    if number == signal.SIGKILL:
+                        self._is_killed.set()
+                    with self._reaping:
+                        _send(process, number)
+                case ResizeTerminal(num_rows, num_columns) if self._terminal is not None:
+                    self._terminal.resize(num_rows, num_columns)
+                case TypeInput(text) if self._terminal is not None:
+                    self._terminal.type(text)
+
+    def _end_with(self, pid: int) -> None:
+        """Ends this process at once when process `pid` ends; the guardian then kills the command."""
+        with contextlib.suppress(OSError):  # it has ended already
+            select.select([os.pidfd_open(pid)], [], [])
+        os._exit(1)
+
+    def _too_late(self) -> str:
+        return f"its time limit of {self._order.time_limit_s:g} s was over"
+
+    def _limit(self, limit_s: float, process: subprocess.Popen[bytes]) -> None:
+        """Asks the command to stop when its time is over, and kills it if it has not done so within a grace."""
+        if self._has_ended.wait(limit_s):
+            return
+        self._is_late.set()
+        with contextlib.suppress(OSError):  # a full disk: the signal tells it, too
+            self._folder.request_stop(self._order.attempt, self._too_late())
+        if self._has_ended.wait(_ASKED_S):  # a script that asks for stops knows why
+            return
+        with self._reaping:
+            _send(process, signal.SIGTERM)
+        if self._has_ended.wait(_LIMIT_GRACE_S):
+            return
+        self._is_killed.set()
+        with self._reaping:
+            _send(process, signal.SIGKILL)
+
+    def _tell(self, answer: AgentAnswer) -> None:
+        with contextlib.suppress(OSError):  # nobody listens any more
+            self._starter.sendall(to_line(answer))
+
+
+class _Terminal:
+    """A pseudo-terminal: the command has one end, `device`, and this process the other, `controller`."""
+
+    def __init__(self, num_rows: int, num_columns: int) -> None:
+        self.controller, self.device = os.openpty()
+        self.resize(num_rows, num_columns)
+        attributes = termios.tcgetattr(self.device)
+        # The user's own terminal does both: it shows what is typed, and begins each line at the left.
+        attributes[1] &= ~termios.ONLCR
+        attributes[3] &= ~termios.ECHO
+        termios.tcsetattr(self.device, termios.TCSANOW, attributes)
+
+    def resize(self, num_rows: int, num_columns: int) -> None:
+        """Changes the size, of which the kernel tells the command by SIGWINCH."""
+        termios.tcsetwinsize(self.controller, (num_rows, num_columns))
+
+    def type(self, text: bytes) -> None:
+        """Sends input to the command, or drops it if the terminal is full, since signals must not wait for it."""
+        if select.select([], [self.controller], [], 0)[1]:
+            os.write(self.controller, text)
+
+
+def _was_killed(ended: os.waitid_result | None) -> bool:
+    """Returns whether SIGKILL has ended it, as far as it shows: a shell tells that of its command by its own status."""
+    if ended is None:
+        return False
+    is_exit = ended.si_code == os.CLD_EXITED
+    return ended.si_status == (_SHELL_BASE + signal.SIGKILL if is_exit else signal.SIGKILL)
+
+
+def _outlet(descriptor: int) -> Outlet:
+    """Returns an outlet that takes the descriptor over. It waits for no reader, so as not to hold up the command."""
+    is_hurried = threading.Event()
+    is_hurried.set()
+    outlet = Outlet(descriptor, is_hurried, _PATIENCE_S)
+    os.close(descriptor)
+    return outlet
+
+
+def _read(source: int) -> bytes:
+    try:
+        return os.read(source, _CHUNK_BYTES)
+    except OSError:  # EIO: all processes have closed the terminal
+        return b""
+
+
+def _send(process: subprocess.Popen[bytes], number: int) -> None:
+    if process.returncode is None:
+        send = os.killpg if number in _OF_TERMINAL else os.kill
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            send(process.pid, number)
+
+
+def _lines(starter: socket.socket) -> Iterator[bytes]:
+    """Yields the messages of the starter, until the connection ends."""
+    received = b""
+    with contextlib.suppress(OSError):
+        while chunk := starter.recv(_CHUNK_BYTES):
+            *lines, received = (received + chunk).split(b"\n")
+            yield from lines
+
+
+if __name__ == "__main__":
+    serve(_STDIN)

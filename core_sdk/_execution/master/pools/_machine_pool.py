@@ -1,0 +1,272 @@
+"""The slots of this machine, on which the master starts attempts itself.
+
+It shares them with other homes and users. A home waits in line with one ticket: whichever of its trials is next gets
+the slots, so that its priorities hold while it waits, and a home with many trials does not keep out one with few.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from core_sdk._execution.agent.starting import Agent, AgentSpawner
+from core_sdk._execution.experiments.attempt_order import AttemptOrder
+from core_sdk._execution.experiments.submitted import SubmittedExperiment
+from core_sdk._execution.master.pools._pool import Begun, Claim, Execution, ResourcePool, too_many_slots
+from core_sdk._ground.records import AttemptOutcome
+from core_sdk._home.attempts.killing import kill
+from core_sdk._home.attempts.running import never_began, take_back
+from core_sdk._home.attempts.starting import AttemptStart
+from core_sdk._home.folders import Home, TrialFolder
+from core_sdk._machine.slots import Machine, PostedTicket, SlotDirectory, Slots, Ticket, obstacles_of
+from core_sdk.errors import CoreSDKError, SlotDirectoryError
+
+logger = logging.getLogger("core_sdk.master")
+
+# How long the master, which has more to do, waits for somebody who posts a ticket just now.
+_PATIENCE_S = 0.05
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class MachinePool(ResourcePool):
+    """Runs attempts under agents that are forked on this machine."""
+
+    def __init__(
+        self, home: Home, machine: Machine, tell: Callable[[], None], spawner: AgentSpawner | None = None
+    ) -> None:
+        """`tell` is called, in any thread, when a claim is complete, or an attempt may have ended."""
+        self.machine = machine
+        self._home = home
+        self._directory = SlotDirectory()
+        self._ticket: Ticket | None = None
+        """The ticket with which the home waits, or which has the slots of the next claim."""
+        self._place: int | None = None
+        """The place in the line that its next ticket takes over."""
+        self._posted: Sequence[PostedTicket] = ()
+        self._ticketed: set[int] = set()
+        """The slots of this home's attempts that have tickets, or had them and have just ended."""
+        self._tell = tell
+        self._spawner = spawner or AgentSpawner()
+
+    def refusal(self, submission: SubmittedExperiment) -> str:
+        num_slots = self.machine.num_slots
+        is_possible = submission.config.resources.slots_per_trial <= num_slots
+        return "" if is_possible else f"{too_many_slots(submission)}, and this machine has {num_slots}"
+
+    def rooms(self) -> Mapping[str, int]:
+        return {_boot(): self.machine.num_slots}
+
+    def num_here(self, slot_ids: Iterable[int]) -> int:
+        """Returns how many of these slots the machine has. An earlier master may have had more slots."""
+        return sum(slot < self.machine.num_slots for slot in slot_ids)
+
+    def foreign(self, used: Collection[int]) -> Mapping[str, int]:
+        held = {name for ticket in self._tickets() for name in ticket.held}
+        slots = {slot for slot, name in enumerate(self.machine.names) if name in held}
+        self._ticketed = (self._ticketed | slots) & set(used)
+        return {_boot(): len(slots - set(used))}
+
+    def may_begin(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> bool:
+        self.wait = ""
+        if not num_slots:
+            return True
+        if self._ticket is not None and self._ticket.held and len(self._ticket.held) != num_slots:
+            self._place = self._ticket.place
+            self.leave_line()
+        untold = set(used) - self._ticketed  # an older version has started attempts there, without a ticket
+        usable = self.machine.usable(untold)
+        try:
+            if self._ticket is None:
+                self._ticket = Ticket(
+                    self._directory, self._home.root, num_slots, usable, place=self._place, patience_s=_PATIENCE_S
+                )
+            elif not self._ticket.held:
+                if self._place is not None:
+                    self._ticket.place = min(self._place, self._ticket.place)
+                self._ticket.take(num_slots, usable, _PATIENCE_S)
+            self._place = None
+            if not self._ticket.held:
+                self.wait = obstacles_of(self._ticket, self.machine, self._home.root)
+        except SlotDirectoryError as error:
+            self.wait = str(error)
+        except BlockingIOError:  # somebody posts a ticket just now: the next look tells
+            pass
+        if self._ticket is None or not self._ticket.held:
+            return False
+        # They may be those of an attempt that runs, and whose ticket somebody has removed: not before its end.
+        return set(used).isdisjoint(self.machine.held(self._ticket).ids)
+
+    def leave_line(self) -> None:
+        if self._ticket is not None:
+            self._ticket.release()
+            self._ticket = None
+
+    def take_over(self, slots: Collection[int]) -> None:
+        names = {name for slot, name in enumerate(self.machine.names) if slot in slots}
+        places = [ticket.place for ticket in self._tickets() if not names.isdisjoint(ticket.held)]
+        self._place = min([*places, *([] if self._place is None else [self._place])], default=None)
+
+    def _tickets(self) -> Sequence[PostedTicket]:
+        """Returns the tickets of all users; those of the last look if somebody posts one just now."""
+        with contextlib.suppress(BlockingIOError, SlotDirectoryError), self._directory.locked(_PATIENCE_S):
+            self._posted = self._directory.tickets()
+        return self._posted
+
+    def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
+        if self._ticket is None or not order.num_slots:
+            slots = self.machine.slots([])
+        else:
+            slots, self._ticket = self.machine.held(self._ticket), None
+            self._ticketed.update(slots.ids)
+
+        def make_start() -> AttemptStart:
+            submission = SubmittedExperiment(Home(order.home_root), order.experiment_id)
+            return order.make_start(submission, slots)
+
+        return _MachineClaim(folder, slots, Agent(self._spawner), make_start, self._tell)
+
+    def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
+        number = max((each for each in folder.attempts() if folder.supervised_path(each).exists()), default=0)
+        if number and never_began(folder, number):
+            take_back(folder, number)
+        elif number > last_attempt:
+            return Begun(number, (), _boot())
+        return None
+
+    def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution | None:
+        if never_began(folder, begun.number):
+            take_back(folder, begun.number)
+            return None
+        return _MachineExecution(folder, begun.number, begun.boot)
+
+    def close(self) -> None:
+        self.leave_line()
+        self._spawner.close()
+
+
+class _MachineClaim(Claim):
+    def __init__(
+        self,
+        folder: TrialFolder,
+        slots: Slots,
+        agent: Agent,
+        make_start: Callable[[], AttemptStart],
+        tell: Callable[[], None],
+    ) -> None:
+        """Calls `make_start` in a new thread, and then `tell`."""
+        self.folder = folder
+        self.slot_ids = slots.ids
+        self._ticket = slots.ticket
+        self.node = _boot()
+        self._agent = agent
+        self._tell = tell
+        self._is_over = False
+        self._start: Future[AttemptStart] = Future()
+        threading.Thread(target=self._make, args=[make_start], daemon=True).start()
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def begun(self) -> Begun:
+        return Begun(self._start.result().number, self.slot_ids, _boot())
+
+    def start(self) -> Execution:
+        start = self._start.result()
+        execution = _MachineExecution(self.folder, start.number, _boot())
+        execution.start(start, self._agent, self._tell)
+        return execution
+
+    def release(self) -> None:
+        self._agent.close()
+        self._start.result().release()
+
+    def abandon(self) -> None:
+        if not self.is_abandoned:
+            self.is_abandoned = True
+            self._agent.close()
+            self._start.add_done_callback(_withdraw)
+
+    def _make(self, make_start: Callable[[], AttemptStart]) -> None:
+        try:
+            self._start.set_result(make_start())
+        except Exception as error:  # noqa: BLE001  (`begun` raises it)
+            self._agent.close()
+            if self._ticket is not None:
+                self._ticket.release()
+            self._start.set_exception(error)
+        self._is_over = True
+        self._tell()
+
+
+class _MachineExecution(Execution):
+    """An attempt that is watched by polling. Its agent's messages only make the master look sooner."""
+
+    def __init__(self, folder: TrialFolder, number: int, boot: str) -> None:
+        self._folder = folder
+        self._number = number
+        self._boot = boot
+        self._agent: Agent | None = None
+        """None for an attempt that an earlier master has started."""
+        self._is_starting = False
+
+    def start(self, start: AttemptStart, agent: Agent, tell: Callable[[], None]) -> None:
+        """Starts the command in a new thread, which calls `tell` when the command has ended."""
+        self._agent, self._is_starting = agent, True
+        threading.Thread(target=self._run, args=[start, agent, tell], daemon=True).start()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._is_starting and self._folder.running_attempt() is None
+
+    @property
+    def loss(self) -> tuple[AttemptOutcome, str] | None:
+        return ("lost", "the machine was started anew") if self._boot != _boot() else None
+
+    def signal(self, number: int) -> None:
+        if self._agent is not None:
+            self._agent.signal(number)
+
+    def kill(self) -> None:
+        if self._agent is not None:
+            self._agent.signal(signal.SIGKILL)
+        else:
+            threading.Thread(target=self._kill_left, daemon=True).start()
+
+    def _run(self, start: AttemptStart, agent: Agent, tell: Callable[[], None]) -> None:
+        try:
+            agent.start(start)
+        except CoreSDKError as error:
+            self.problem = str(error)
+            start.release()
+        self._is_starting = False
+        if not self.problem and agent.wait().code is None:
+            # Somebody has killed the agent, and perhaps its guardian.
+            self._agent = None
+            self._kill_left()
+        agent.close()
+        tell()
+
+    def _kill_left(self) -> None:
+        try:
+            kill(self._folder, self._number)
+        except CoreSDKError as error:
+            logger.warning("%s", error)
+
+
+def _withdraw(made: Future[AttemptStart]) -> None:
+    if made.exception() is None:
+        made.result().withdraw()
+
+
+def _boot() -> str:
+    """Returns the id of the machine's current boot; empty if the system has none."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,172 @@
+"""Steers, describes, labels and deletes trials. Every verb raises `TrialNotFoundError` for an unknown one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from core_sdk._execution.experiments.calling import call
+from core_sdk._execution.experiments.protocol import KillTrial
+from core_sdk._execution.steering.checks import checked_labels, checked_text
+from core_sdk._ground.records import Settled, TrialArchivedSet, TrialDescribed, TrialLabelsChanged, check_name
+from core_sdk._home import Home
+from core_sdk._home.attempts.ending import read_end, read_settled
+from core_sdk._home.attempts.running import await_end
+from core_sdk._home.folders import with_reserve
+from core_sdk._home.rows import TrialState
+from core_sdk._home.states import trial_state
+from core_sdk.errors import (
+    AgentNotFoundError,
+    ExperimentStateError,
+    RecordDamagedError,
+    TrialInSlurmError,
+    TrialNotRunningError,
+    TrialRunningError,
+)
+
+if TYPE_CHECKING:
+    from core_sdk._home.attempts.starting import AttemptStart
+
+VERDICTS = ("keep", "discard", "")
+
+
+def pause(home: Home, trial_id: int, by: str) -> int:
+    """Asks the running attempt to save a checkpoint and stop, does not wait for it, and returns its number.
+
+    Raises `TrialNotRunningError`, and the errors of `check_steered_alone`.
+    """
+    folder = home.trial(trial_id)
+    check_steered_alone(home, trial_id)
+    if (attempt := folder.running_attempt()) is None:
+        raise TrialNotRunningError(trial_id, "pause")
+    folder.request_stop(attempt, by)
+    return attempt
+
+
+def check_steered_alone(home: Home, trial_id: int) -> None:
+    """Raises `ExperimentStateError` for a trial of a submitted experiment that has not ended."""
+    experiment_id = home.trial(trial_id).read_record().experiment_id
+    search = home.experiment(experiment_id).read().search
+    if search is not None and not search.has_ended:
+        raise ExperimentStateError(
+            experiment_id,
+            f"is {search.state}, and decides when its trials run: `core-sdk experiment pause {experiment_id}` lets "
+            f"all of them save and stop, `core-sdk experiment activate {experiment_id}` lets them go on, and "
+            f"`core-sdk trial kill {trial_id}` ends this one",
+        )
+
+
+def kill(home: Home, trial_id: int, by: str) -> TrialState:
+    """Kills the trial with all its processes, and returns its state when they are gone.
+
+    It is canceled, unless its script had already recorded how it ended. If a master carries out the trial's experiment,
+    the master kills the trial, so that it does not start it again. It also cancels a trial that does not run yet.
+    Raises `TrialNotRunningError`, `MasterError`, `TrialInSlurmError`, or `AgentNotFoundError` if no agent on this
+    machine has started it.
+    """
+    from core_sdk._home.attempts import killing  # psutil, which the other verbs do not need
+
+    folder = home.trial(trial_id)
+    experiment_id = folder.read_record().experiment_id
+    if _is_steered_by_master(home, experiment_id):
+        call(home.root, KillTrial(experiment_id=experiment_id, trial_id=trial_id, by=f"killed by {by}"))
+        await_end(folder)
+        return "CANCELED"
+    newest = folder.running_attempt()
+    if (attempt := killing.killable_attempt(folder)) is None:
+        if (job := folder.read_slurm_job()) is not None and not job.is_over:
+            raise TrialInSlurmError(trial_id, "kill", job.job_id, f"`scancel {job.job_id}` ends it")
+        raise TrialNotRunningError(trial_id, "kill") if newest is None else AgentNotFoundError(trial_id, newest)
+    newest = newest or max(folder.attempts())
+    settled = Settled(time=time.time(), state="CANCELED", reason=f"killed by {by}", attempt=newest)
+    killing.kill(folder, attempt, settled)
+    return trial_state(read_end(folder, None), False, read_settled(folder))[0]
+
+
+def _is_steered_by_master(home: Home, experiment_id: int) -> bool:
+    """Returns whether a master carries out the experiment. No master does so while a file of it is damaged."""
+    try:
+        search = home.experiment(experiment_id).read().search
+    except RecordDamagedError:
+        return False
+    return search is not None and not search.has_ended and not search.is_damaged
+
+
+def resume(home: Home, trial_id: int) -> AttemptStart:
+    """Starts the next attempt in the background, from the newest good checkpoint; its output is kept.
+
+    Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError`, `CommandError`, `TrialInSlurmError`,
+    `SlotError` if it needs slots that others have, and the errors of `check_steered_alone`.
+    """
+    from core_sdk._execution.agent.background import start_in_background  # processes, which the other verbs do not need
+    from core_sdk._execution.agent.starting import Agent
+    from core_sdk._home.attempts import starting
+    from core_sdk._machine.slots import taken_slots
+
+    folder = home.trial(trial_id)
+    check_steered_alone(home, trial_id)
+    if (job := folder.read_slurm_job()) is not None:
+        advice = f"`core-sdk trial resume {trial_id}` submits its next job, where Slurm's commands are"
+        raise TrialInSlurmError(trial_id, "resume", job.job_id, advice)
+    with taken_slots(folder.read_record().slots_to_take, home.root) as slots:
+        return start_in_background(Agent(), lambda: starting.resume(folder, slots=slots))
+
+
+def archive(home: Home, trial_id: int) -> None:
+    """Hides the trial from lists until a later attempt begins. Raises `TrialRunningError`."""
+    folder = home.trial(trial_id)
+    if (running := folder.running_attempt()) is not None:
+        is_stopping = folder.read_stop_request(running) is not None
+        raise TrialRunningError(trial_id, running, "archive", is_stopping=is_stopping)
+    folder.append_change(TrialArchivedSet(time=time.time(), attempt=max(folder.attempts(), default=0)))
+
+
+def unarchive(home: Home, trial_id: int) -> None:
+    """Shows the trial in lists again."""
+    home.trial(trial_id).append_change(TrialArchivedSet(time=time.time(), attempt=None))
+
+
+def describe(
+    home: Home,
+    trial_id: int,
+    *,
+    name: str | None = None,
+    notes: str | None = None,
+    verdict: str | None = None,
+    verdict_reason: str | None = None,
+) -> None:
+    """Changes what is not None. An empty name is the generated one, an empty verdict is none.
+
+    Raises `InvalidNameError`, `TypeError`, or `ValueError` for a verdict other than `keep` and `discard`.
+    """
+    folder = home.trial(trial_id)
+    if name:
+        check_name("the trial's name", name)
+    if notes is not None:
+        checked_text("the notes", notes)
+    if verdict is not None and verdict not in VERDICTS:
+        raise ValueError(f"a verdict is keep or discard, and empty to take it back; {verdict!r} is none")
+    if verdict_reason is not None:
+        checked_text("the reason", verdict_reason)
+    change = TrialDescribed(time=time.time(), name=name, notes=notes, verdict=verdict, verdict_reason=verdict_reason)
+    folder.append_change(change)
+
+
+def label(home: Home, trial_id: int, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
+    """Gives the trial labels, and takes others away. Raises `InvalidNameError` or `TypeError`."""
+    folder = home.trial(trial_id)
+    change = TrialLabelsChanged(time=time.time(), added=checked_labels(add), removed=checked_labels(remove))
+    folder.append_change(change)
+
+
+def delete(home: Home, trial_id: int, *, is_forced: bool = False) -> None:
+    """Deletes the trial with its records and checkpoints.
+
+    Raises `TrialRunningError`. Raises `CheckpointProtectedError` if a checkpoint is pinned, if another trial began with
+    it, if a running trial uses it, or if it is a version of a model; `is_forced` overrides the first two.
+    """
+    from core_sdk._home.deletion import delete_trial  # storages, which the other verbs do not need
+
+    folder = home.trial(trial_id)
+    with_reserve(home.root, lambda: delete_trial(folder, is_forced=is_forced))

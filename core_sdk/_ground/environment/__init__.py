@@ -1,0 +1,113 @@
+"""The process's environment, read here and nowhere else.
+
+| variable            | meaning                                                                     |
+|---------------------|-----------------------------------------------------------------------------|
+| `CORE_SDK_HOME`     | the directory of all records; default: the platform's user data directory    |
+| `CORE_SDK_SLOTS`    | the directory by which all users of a machine share its slots; default: /tmp/core-sdk-slots |
+| `CORE_SDK_SPOOLED_HOME` | to a worker that cannot see the home: where that is; `CORE_SDK_HOME` is its spool   |
+| `CORE_SDK_RUN_INFO` | a JSON file (mode 0600) with what `get_cluster_info()` returns                |
+| `CORE_SDK_SEED`     | from a process to itself: its pid, and the seed of the trial that it has begun |
+| `CORE_SDK_LAUNCH_DIR` | from a launcher, or a worker group, to its ranks: its private directory     |
+| `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
+| `CORE_SDK_CHANNEL_KEY` | the secret that ranks on several nodes share, if no store gives them one      |
+| `CORE_SDK_PASS_VARIABLES` | more variables that a launcher passes to other hosts: `NAME,OTHER,PREFIX_*` |
+| `CORE_SDK_MEETING_PORT` | to the launchers of several nodes: the port at which they meet, on the first one |
+| `CORE_SDK_HEAD`     | to a launcher on one of several hosts: the mark of its reports, and its directory |
+| `CORE_SDK_GUARDED_…` | marks, by which guardians know the processes that they are to end          |
+| `CORE_SDK_LEFT_JOB` | from a process to itself: its pid, and the job whose training it has started       |
+| `CORE_SDK_GRACE_S`  | how long a launcher and its ranks may take to end after SIGTERM; default: 3600 |
+| `CORE_SDK_STORAGE_DEADLINE_S` | for how long a request to a bucket is tried again; default: 300 |
+| `CORE_SDK_MAX_MEDIA_MB` | how many megabytes a value of `core_sdk.media` may have; default: 64 |
+| `CORE_SDK_JOB_ID`   | names a training: each start with this name goes on with its trial; empty: no start does |
+| `CORE_SDK_NUM_NODES` | how many pods of an indexed Job of Kubernetes train together               |
+| `CORE_SDK_TEST_MODE` | not empty and not 0: `Trainer.fit()` trains and validates one batch, saves and ends |
+| `CORE_SDK_QUIET`    | not empty and not 0: a script does not say which trial it is, and how it has ended |
+| `CORE_SDK_WRITER`   | the name under which a script reports about a trial, beside the trial's own program |
+| `CORE_SDK_TRIAL`    | the id or the name of that trial; default: the trial whose script has started this one |
+| `CORE_SDK_STOP_NOTICES` | clouds whose notice of a machine's end is a stop: `gce`, `ec2`, or both with a comma |
+
+The addresses of those clouds' metadata servers are in `GCE_METADATA_HOST` and `AWS_EC2_METADATA_SERVICE_ENDPOINT`. If
+Slurm has set `SLURM_JOB_ID`, SIGUSR1 is a stop as SIGTERM is.
+
+Where a storage names no account of Azure, the account and its credentials are in `AZURE_STORAGE_CONNECTION_STRING`, or
+in `AZURE_STORAGE_ACCOUNT` with `AZURE_STORAGE_KEY` or `AZURE_STORAGE_SAS_TOKEN`.
+
+Slurm's `SLURM_…` and the `JOB_COMPLETION_INDEX` of Kubernetes' indexed Jobs tell a launcher its place among the nodes.
+
+torchrun sets `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`, `GROUP_RANK` and `GROUP_WORLD_SIZE` for each rank;
+DeepSpeed's launcher sets `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_SIZE`, `CROSS_RANK` and `CROSS_SIZE`. Both set the
+address of torch's store in `MASTER_ADDR` and `MASTER_PORT`. Ranks that Lightning starts have only `WORLD_SIZE` and
+`LOCAL_RANK`. Launchers of Horovod set `HOROVOD_RANK`. `DET_CHIEF_IP` is the address of rank 0's node, as Determined's
+launchers set it.
+"""
+
+from __future__ import annotations
+
+from core_sdk._ground.environment._children import (
+    add_variables,
+    agent_variables,
+    child_variables,
+    login_variables,
+    passed_variables,
+    rank_variables,
+    recorded_variables,
+    worker_variables,
+)
+from core_sdk._ground.environment._command import command_of_this_process, is_of_multiprocessing, is_script, main_script
+from core_sdk._ground.environment._cpus import num_cpus
+from core_sdk._ground.environment._jobs import job, leave_job, left_job
+from core_sdk._ground.environment._launchers import (
+    batch_job,
+    first_variable,
+    horovod_variables,
+    job_id,
+    job_placement,
+    line_prefix_template,
+    meeting_port,
+    quiet_torch,
+    taken_head,
+    torch_extensions_directory,
+    torchrun_variables,
+    unshared_store,
+    visible_gpus,
+)
+from core_sdk._ground.environment._marks import Mark
+from core_sdk._ground.environment._ranks import (
+    MeetingPlace,
+    RankPlace,
+    is_first_rank,
+    is_horovod_launch,
+    launch_directory,
+    launched_chief_ip,
+    name_local_rank_of_one,
+    num_ranks_started,
+    num_restarts,
+    torchrun_launch,
+)
+from core_sdk._ground.environment._run_info import (
+    get_cluster_info,
+    has_begun_attempt,
+    run_info,
+    run_info_used,
+    trial_seed,
+    use_run_info,
+    use_trial_seed,
+)
+from core_sdk._ground.environment._settings import (
+    AzureSettings,
+    Environment,
+    LaunchSettings,
+    StopNoticeSettings,
+    WriterSettings,
+    is_quiet,
+    is_test_mode,
+    is_usr1_stop,
+    known_grace_s,
+    max_media_bytes,
+    slot_directory,
+    stop_signals,
+    storage_deadline_s,
+    writer_variables,
+)
+from core_sdk._ground.environment._spool import is_home_spooled, path_at_home, path_here, spool_variables, use_home
+from core_sdk._ground.environment._wandb import wandb_arguments

@@ -1,0 +1,75 @@
+"""The run info, a file in which the program that started this script describes it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from core_sdk._ground.environment._settings import Environment
+from core_sdk._ground.environment.names import RUN_INFO_VARIABLE, SEED_VARIABLE
+from core_sdk._ground.records import PLACED, ClusterInfo, decode_file, from_json
+from core_sdk.errors import RunInfoError
+
+
+def get_cluster_info() -> ClusterInfo | None:
+    """Returns the description of the attempt; None if no trial has begun, as in a plain `python train.py`.
+
+    Raises `RunInfoError` if CORE_SDK_RUN_INFO names a file that cannot be read.
+    """
+    info = run_info()
+    return None if info is None or info.task_type == PLACED else info
+
+
+def run_info() -> ClusterInfo | None:
+    """Returns the run info for launchers and `init()`, which also use one that describes only the nodes."""
+    path = Environment.read().run_info
+    if path is None:
+        return None
+    try:
+        info = decode_file(path.read_bytes(), ClusterInfo)
+        info.user_data = from_json(info.user_data)
+        if info.trial_or_none is not None:
+            info.trial_or_none.hparams = from_json(info.trial_or_none.hparams)
+            info.trial_or_none.config = from_json(info.trial_or_none.config)
+    except (OSError, ValueError) as error:
+        raise RunInfoError(path, str(error)) from error
+    return info
+
+
+def use_run_info(path: Path) -> None:
+    """Has `get_cluster_info()` describe another attempt, in this process and those that it starts later."""
+    os.environ[RUN_INFO_VARIABLE] = str(path)
+
+
+def use_trial_seed(seed: int) -> None:
+    """Has `trial_seed()` return the seed of the trial that this process has begun."""
+    os.environ[SEED_VARIABLE] = f"{os.getpid()}:{seed}"
+
+
+def has_begun_attempt() -> bool:
+    """Whether this process has begun an attempt before."""
+    return os.environ.get(SEED_VARIABLE, "").partition(":")[0] == str(os.getpid())
+
+
+def trial_seed() -> int | None:
+    """Returns the seed of the trial that this process has begun, or else was started for; None if there is none."""
+    if has_begun_attempt():
+        return int(os.environ[SEED_VARIABLE].partition(":")[2])
+    info = get_cluster_info()
+    return None if info is None else info.trial.trial_seed
+
+
+@contextlib.contextmanager
+def run_info_used(path: Path) -> Iterator[None]:
+    """Applies `use_run_info` during the block only."""
+    earlier = os.environ.get(RUN_INFO_VARIABLE)
+    use_run_info(path)
+    try:
+        yield
+    finally:
+        if earlier is None:
+            os.environ.pop(RUN_INFO_VARIABLE, None)
+        else:
+            os.environ[RUN_INFO_VARIABLE] = earlier

@@ -1,0 +1,238 @@
+"""The lines of a journal: one struct per kind, which `type` names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from core_sdk._ground.records._events import Event
+from core_sdk._ground.records._values import Int64, Line, Time
+
+FORMAT = 1
+"""The format of journals and of the folders around them."""
+
+Outcome = Literal["completed", "paused", "canceled", "invalid_hp", "error", "exited"]
+
+
+class AttemptStarted(Line, tag="attempt"):
+    """The first line of every journal."""
+
+    format: int
+    trial_id: int
+    attempt: int
+    host: str
+    pid: int
+    sdk_version: str
+    latest_checkpoint: str | None = None
+    resumed_steps: Int64 = 0
+    """`steps_completed` of `latest_checkpoint`: earlier attempts' reports beyond it are superseded."""
+    rank: int = 0
+    """The rank that writes the journal. The attempt's own journal is that of rank 0."""
+    writer: str = ""
+    """The name of the writer beside the ranks that keeps the journal. `host` and `pid` are those of its process."""
+    home: str = ""
+    """The identity of the home in which the attempt ran. A copy of that home has another one."""
+    is_spooled: bool = False
+    """Whether its node did not see the home, so that the record has come from the node's spool."""
+
+
+# Positional fields are faster to construct, and the training thread makes one of these structs at every report.
+class Report(msgspec.Struct, tag="report", tag_field="type", gc=False, omit_defaults=True):
+    time: Time
+    group: str
+    steps_completed: Int64
+    metrics: dict[str, int | float | str]
+    """Values as `number_to_json` returns them."""
+    batch_metrics: list[dict[str, int | float | str]] | None = None
+    json_metrics: dict[str, Any] | None = None
+    """Metrics that are not numbers, as `to_json` returns them. In "training" and "validation" these are media."""
+
+
+class Profile(Line, tag="profile"):
+    """Figures of the machine: means over the sampled interval, which belong to a time, not to a step."""
+
+    group: str
+    metrics: dict[str, int | float | str]
+
+
+class ProgressReported(Line, tag="progress"):
+    progress: float
+
+
+class StatusSet(Line, tag="status"):
+    status: str
+
+
+class MetadataSet(Line, tag="metadata"):
+    metadata: dict[str, Any]
+
+
+class EarlyExit(Line, tag="early_exit"):
+    reason: str
+
+
+class Alert(Line, tag="alert"):
+    title: str
+    description: str
+    level: str
+
+
+class OperationCompleted(Line, tag="operation"):
+    """A searcher operation of `length` was completed with `metric`."""
+
+    length: int
+    metric: Any
+
+
+class OperationWanted(Line, tag="operation_wanted"):
+    """The trial's search wants it to be trained up to `length`."""
+
+    length: int
+
+
+class OperationsClosed(Line, tag="operations_closed"):
+    """The trial's search will not want the trial to train further than it has wanted so far."""
+
+
+class _OfCheckpoint(Line):
+    storage_id: str
+
+
+class CheckpointBegun(_OfCheckpoint, tag="checkpoint_begun"):
+    """The checkpoint is about to become visible. If no record of it follows, the process was killed before the end."""
+
+    storage: str
+
+
+class CheckpointStored(_OfCheckpoint, tag="checkpoint"):
+    storage: str
+    """The storage's URL."""
+    steps_completed: Int64
+    metadata: dict[str, Any]
+    resources: dict[str, Int64]
+    """File name -> size in bytes; a directory's name ends with "/" and has size 0."""
+
+
+class CheckpointCondemned(_OfCheckpoint, tag="checkpoint_condemned"):
+    """The checkpoint is no longer listed, and its files are being deleted."""
+
+    reason: str = ""
+
+
+class CheckpointDeleted(_OfCheckpoint, tag="checkpoint_deleted"):
+    """The checkpoint's files are deleted."""
+
+
+class CheckpointPruned(_OfCheckpoint, tag="checkpoint_pruned"):
+    """Some of the checkpoint's files were deleted."""
+
+    resources: dict[str, Int64]
+    """The remaining files and directories, as in `CheckpointStored`."""
+
+
+class CheckpointPinned(_OfCheckpoint, tag="checkpoint_pinned"):
+    """The checkpoint must not be deleted until it is unpinned."""
+
+    note: str = ""
+
+
+class CheckpointUnpinned(_OfCheckpoint, tag="checkpoint_unpinned"):
+    """The checkpoint may be deleted again."""
+
+
+class CheckpointMetadataSet(_OfCheckpoint, tag="checkpoint_metadata"):
+    """The tracker's metadata of the checkpoint changed. The stored files are unchanged."""
+
+    metadata: dict[str, Any] = {}
+    """Keys that were added or replaced."""
+    removed: list[str] = []
+
+
+class TrialLabelsChanged(Line, tag="trial_labels"):
+    added: list[str] = []
+    removed: list[str] = []
+
+
+class TrialDescribed(Line, tag="trial_described"):
+    """Somebody named the trial, wrote its notes, or judged it. What is None is unchanged."""
+
+    name: str | None = None
+    """An empty name stands for the generated one."""
+    notes: str | None = None
+    verdict: str | None = None
+    """`keep` or `discard`; empty if the verdict was taken back."""
+    verdict_reason: str | None = None
+
+
+class TrialArchivedSet(Line, tag="trial_archived"):
+    """The trial was archived or unarchived. Lists hide an archived trial until an attempt after `attempt` begins."""
+
+    attempt: int | None
+    """The trial's newest attempt; None if the trial was unarchived."""
+
+
+class Settled(Line, tag="settled"):
+    """The state of a trial whose attempt somebody stopped or killed, or which waits in a scheduler's queue.
+
+    It holds until a later attempt begins.
+    """
+
+    state: Literal["COMPLETED", "CANCELED", "PAUSED"]
+    reason: str
+    attempt: int
+    """The trial's newest attempt; 0 if none has begun."""
+
+
+class CheckpointUsed(_OfCheckpoint, tag="checkpoint_used"):
+    """The attempt uses a checkpoint of another trial, for inference for example."""
+
+
+class StopAcknowledged(Line, tag="stop"):
+    """`should_preempt()` returned True to the script."""
+
+    source: str
+
+
+class Dropped(Line, tag="dropped"):
+    """`count` records before this line could not be written."""
+
+    count: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    reason: str
+
+
+class Ended(Line, tag="ended"):
+    outcome: Outcome
+    error: str | None = None
+
+
+Record = (
+    AttemptStarted
+    | Report
+    | Profile
+    | ProgressReported
+    | StatusSet
+    | MetadataSet
+    | EarlyExit
+    | Alert
+    | OperationCompleted
+    | OperationWanted
+    | OperationsClosed
+    | CheckpointBegun
+    | CheckpointStored
+    | CheckpointCondemned
+    | CheckpointDeleted
+    | CheckpointPruned
+    | CheckpointPinned
+    | CheckpointUnpinned
+    | CheckpointMetadataSet
+    | TrialLabelsChanged
+    | TrialDescribed
+    | TrialArchivedSet
+    | Settled
+    | CheckpointUsed
+    | StopAcknowledged
+    | Dropped
+    | Ended
+    | Event
+)

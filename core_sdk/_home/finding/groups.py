@@ -1,0 +1,230 @@
+"""Groups of trials that have the same values, and what is typical of each group.
+
+Pure functions of values. A name is one of those of `facts`: a hyperparameter, `label`, which stands for all labels of a
+trial, or any other value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from core_sdk._ground.records import Metric, SearcherMetric, strict_json
+from core_sdk._home.finding.facts import Facts, differing_first, titles
+
+OTHER_NAMES = ("label", "experiment", "state")
+"""What trials can be grouped by, beside their hyperparameters."""
+
+
+@dataclass(frozen=True)
+class TrialGroup:
+    """The trials that have the same values."""
+
+    values: tuple[Any, ...]
+    """A value for each name; None if the trials have no such value. Labels are one text."""
+    members: Sequence[Facts]
+
+    @property
+    def trial_ids(self) -> list[int]:
+        return [one.row.trial_id for one in self.members]
+
+    @property
+    def aggregates(self) -> dict[str, Aggregate]:
+        """The typical last value of each metric `group.name` that has finite ones."""
+        found = {name: aggregate(one.metric(name) for one in self.members) for name in metric_names(self.members)}
+        return {name: figures for name, figures in found.items() if figures}
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Typical figures of the values of a group. NaN and infinite values are left out."""
+
+    mean: float
+    std: float | None
+    """The standard deviation of a sample; None for a single value."""
+    minimum: float
+    maximum: float
+    count: int
+    num_left_out: int
+
+    @property
+    def sem(self) -> float | None:
+        """The standard error of the mean; None for a single value."""
+        return None if self.std is None else self.std / math.sqrt(self.count)
+
+
+@dataclass(frozen=True)
+class GroupBest:
+    trial_id: int
+    value: Metric
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The metric that says which trial is the best one."""
+
+    metric: str
+    """The name with its group or without it, as in conditions."""
+    smaller_is_better: bool
+
+    @property
+    def name(self) -> str:
+        """The name of a trial's best value: min.loss, max.accuracy."""
+        return f"{'min' if self.smaller_is_better else 'max'}.{self.metric}"
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Returns the ranking of this `name`. Raises `ValueError`."""
+        extreme, _, metric = name.partition(".")
+        if extreme not in ("min", "max") or not metric:
+            raise ValueError(f"{name!r} does not say which trial is best: give min.METRIC or max.METRIC")
+        return cls(metric, extreme == "min")
+
+
+def group_trials(found: Iterable[Facts], names: Sequence[str]) -> list[TrialGroup]:
+    """Returns the groups in the order of their values, each with its trials in the order of their ids."""
+    by_key: dict[tuple[Hashable, ...], list[Facts]] = {}
+    for one in sorted(found, key=lambda one: one.row.trial_id):
+        by_key.setdefault(tuple(map(_key, _values(one, names))), []).append(one)
+    groups = [TrialGroup(_values(members[0], names), members) for members in by_key.values()]
+    return sorted(groups, key=lambda group: tuple(map(_place, group.values)))
+
+
+def group_names(found: Sequence[Facts]) -> list[str]:
+    """Returns the names by which the trials can be grouped: first the hyperparameters in which they differ."""
+    differing, same = differing_first([one.hparams for one in found])
+    shown = titles(found)
+    return [
+        *(shown[f"hparams.{name}"] for name in differing),
+        *OTHER_NAMES,
+        *(shown[f"hparams.{name}"] for name in same),
+    ]
+
+
+def aggregate(values: Iterable[Any]) -> Aggregate | None:
+    """Returns what is typical of the values, or None if none is a finite number."""
+    given = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    finite = [value for value in given if math.isfinite(value)]
+    if not finite:
+        return None
+    return Aggregate(
+        mean(finite),
+        deviation(finite) if len(finite) > 1 else None,
+        min(finite),
+        max(finite),
+        len(finite),
+        len(given) - len(finite),
+    )
+
+
+def best_of(members: Iterable[Facts], ranking: Ranking | None) -> GroupBest | None:
+    """Returns the trial with the best value, the one with the lowest id if several have it. NaN never wins."""
+    if ranking is None:
+        return None
+    values = {one.row.trial_id: one.metric(ranking.name) for one in members}
+    finite = {one: value for one, value in sorted(values.items()) if value is not None and math.isfinite(value)}
+    choose = min if ranking.smaller_is_better else max
+    trial_id = choose(finite, key=lambda one: finite[one], default=None)
+    return None if trial_id is None else GroupBest(trial_id, finite[trial_id])
+
+
+def default_ranking(found: Sequence[Facts], recorded: Iterable[SearcherMetric | None]) -> Ranking | None:
+    """Returns the `recorded_ranking`, or else that of the smallest value of the first metric, validation first."""
+    if (ranking := recorded_ranking(recorded)) is not None:
+        return ranking
+    metrics = metric_names(found)
+    return Ranking(metrics[0], True) if metrics else None
+
+
+def recorded_ranking(recorded: Iterable[SearcherMetric | None]) -> Ranking | None:
+    """Returns the ranking by the searcher's metric of experiments that all have the same; None otherwise."""
+    distinct = {(one.name, one.smaller_is_better) for one in recorded if one is not None}
+    if len(distinct) != 1:
+        return None
+    ((name, smaller_is_better),) = distinct
+    return Ranking(f"validation.{name}", smaller_is_better)
+
+
+def metric_names(found: Iterable[Facts]) -> list[str]:
+    """Returns the metrics of the trials as "group.name", those of the validation first, then those of the training.
+
+    Of a group, those come first that most trials have.
+    """
+    counts = Counter((group, name) for one in found for group, metrics in one.metrics.items() for name in metrics)
+    in_order = sorted(counts, key=lambda pair: (pair[0] != "validation", pair[0] != "training", -counts[pair]))
+    return [f"{group}.{name}" for group, name in in_order]
+
+
+def is_named(metric: str, names: Iterable[str]) -> bool:
+    """Returns whether one of the names is that of the metric "group.name", with its group or without it.
+
+    A name between slashes is a regular expression, which has a match in the metric: "/^training.*loss$/". Raises
+    `ValueError` if it is none.
+    """
+    return any(metric == name or metric.endswith(f".{name}") or has_match(metric, name) for name in names)
+
+
+def has_match(metric: str, name: str) -> bool:
+    """Returns whether the name is a regular expression between slashes that has a match in the metric.
+
+    Raises `ValueError` for what is no regular expression.
+    """
+    if len(name) < 3 or not name.startswith("/") or not name.endswith("/"):
+        return False
+    try:
+        return re.search(name[1:-1], metric, re.IGNORECASE) is not None
+    except re.error as error:
+        raise ValueError(f"{name} is no regular expression: {error}") from None
+
+
+def mean(values: Sequence[float]) -> float:
+    """Returns the mean of finite values, which lies between the smallest and the largest of them."""
+    # Each value is divided, since the sum of finite numbers can be infinite.
+    found = math.fsum(value / len(values) for value in values)
+    return min(max(found, min(values)), max(values))
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Returns the standard deviation of a sample of at least two finite values."""
+    centre = mean(values)
+    return math.hypot(*sorted(value - centre for value in values)) / math.sqrt(len(values) - 1)
+
+
+def group_labels(groups: Sequence[TrialGroup], names: Sequence[str]) -> list[str]:
+    """Returns what each group is called: its values of the names in which the groups differ, or of all names."""
+    texts = [[value_text(value) for value in group.values] for group in groups]
+    differing = [index for index in range(len(names)) if len({text[index] for text in texts}) > 1]
+    shown = differing or range(len(names))
+    return [", ".join(f"{names[index]} {text[index]}" for index in shown) or "all" for text in texts]
+
+
+def value_text(value: Any) -> str:
+    """Returns a value of a group as people read it."""
+    if value is None or value == "":
+        return "none"
+    return value if isinstance(value, str) else strict_json(value)
+
+
+def _values(one: Facts, names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(_value(one, name) for name in names)
+
+
+def _value(one: Facts, name: str) -> Any:
+    value = one.value(name)
+    return ", ".join(sorted(value)) or None if isinstance(value, tuple) else value
+
+
+def _key(value: Any) -> Hashable:
+    """Returns a key that is the same for equal values. NaN is equal to itself here, and True is not 1."""
+    return (isinstance(value, bool), value) if value == value else "NaN"
+
+
+def _place(value: Any) -> tuple[int, float, str]:
+    """Returns the key by which values are sorted: numbers, then texts, then those that are missing."""
+    if isinstance(value, int | float) and not math.isnan(value):
+        return 0, value, ""
+    return (2, 0.0, "") if value is None else (1, 0.0, value_text(value))

@@ -1,0 +1,116 @@
+"""Brings the index up to date with the folder."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from core_sdk._home.folders import ExperimentFolder, Home, TrialFolder
+from core_sdk._home.index._schema import Where
+from core_sdk._home.index._transaction import IndexTransaction, RefreshResult
+from core_sdk._home.index._trial_indexing import forget_trial, has_changed, index_trial, known_trials
+from core_sdk._home.index._trials import open_attempts
+from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError, TrialNotFoundError
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The experiments and trials that are new, changed or deleted since they were indexed."""
+
+    experiments: list[int]
+    trials: list[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.experiments or self.trials)
+
+
+def find_changes(connection: sqlite3.Connection, home: Home, *, only_open: bool = False) -> Changes:
+    """Returns what has changed in the folder, and writes nothing.
+
+    With `only_open`, indexed trials whose newest attempt has recorded its end are not checked: checking ten thousand of
+    them takes a tenth of a second.
+    """
+    known = {trial_id for (trial_id,) in connection.execute("SELECT trial_id FROM trial")}
+    present = set(home.trial_ids(include_deleted=True))
+    looked_at = {trial_id for trial_id, _ in open_attempts(connection, Where())} if only_open else None
+    # The folder of a trial that was deleted stays, without a record.
+    new = {trial_id for trial_id in present - known if home.folder(trial_id).exists()}
+    changed = {
+        trial_id
+        for trial_id, trial in known_trials(connection, looked_at).items()
+        if trial_id in present and has_changed(home, trial_id, trial)
+    }
+    return Changes(_changed_experiments(connection, home), sorted(new | changed | (known - present)))
+
+
+def have_changed(connection: sqlite3.Connection, home: Home, trial_ids: Collection[int]) -> bool:
+    """Whether a refresh would find something new in any of these trials."""
+    known = known_trials(connection, trial_ids)
+    return any(trial_id not in known or has_changed(home, trial_id, known[trial_id]) for trial_id in trial_ids)
+
+
+def index_changes(home: Home, changes: Changes, batch: IndexTransaction) -> RefreshResult:
+    """Indexes what the folder gained and forgets what it lost. One caller at a time."""
+    for experiment_id in changes.experiments:
+        _index_or_forget_experiment(ExperimentFolder(home.root, experiment_id), batch)
+    for num_read, trial_id in enumerate(changes.trials):
+        batch.progress.read_trials(num_read)
+        _index_or_forget_trial(home.folder(trial_id), batch)
+    return batch.finish()
+
+
+def _changed_experiments(connection: sqlite3.Connection, home: Home) -> list[int]:
+    known = dict(connection.execute("SELECT experiment_id, signature FROM experiment").fetchall())
+    present = {
+        experiment_id: _signature(ExperimentFolder(home.root, experiment_id).record_path)
+        for experiment_id in home.experiment_ids()
+    }
+    changed = {one for one, signature in present.items() if signature is None or known.get(one) != signature}
+    return sorted(changed | (known.keys() - present.keys()))
+
+
+def _index_or_forget_trial(folder: TrialFolder, batch: IndexTransaction) -> None:
+    try:
+        index_trial(folder, batch)
+        return
+    except (FileNotFoundError, TrialNotFoundError):
+        pass  # it was deleted, or is being deleted
+    except (RecordDamagedError, OSError) as error:
+        batch.result.left_out[folder.path] = str(error)
+    forget_trial(batch.connection, folder.trial_id)
+
+
+def _index_or_forget_experiment(folder: ExperimentFolder, batch: IndexTransaction) -> None:
+    try:
+        _index_experiment(folder, batch.connection)
+        return
+    except (FileNotFoundError, ExperimentNotFoundError):
+        pass
+    except (RecordDamagedError, OSError) as error:
+        batch.result.left_out[folder.record_path] = str(error)
+    batch.connection.execute("DELETE FROM experiment WHERE experiment_id = ?", (folder.experiment_id,))
+
+
+def _index_experiment(folder: ExperimentFolder, connection: sqlite3.Connection) -> None:
+    signature = _signature(folder.record_path)  # before it is read, so that a later change is seen
+    record = folder.read()
+    labels = msgspec.json.encode(record.labels).decode()
+    search = None if record.search is None else msgspec.json.encode(record.search).decode()
+    row = (
+        *(folder.experiment_id, record.name, record.created, labels, record.description),
+        *(record.parent, record.is_submitted, record.is_archived, search, signature or ""),
+    )
+    connection.execute(f"INSERT OR REPLACE INTO experiment VALUES ({', '.join('?' * len(row))})", row)
+
+
+def _signature(record: Path) -> str | None:
+    """Returns a value that changes whenever the file is replaced, or None if the file cannot be examined."""
+    try:
+        status = record.stat()
+    except OSError:
+        return None
+    return f"{status.st_ino}:{status.st_mtime_ns}:{status.st_size}"

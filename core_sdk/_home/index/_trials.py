@@ -1,0 +1,236 @@
+"""Answers questions about experiments and trials from the index."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from core_sdk._ground.alive import is_alive
+from core_sdk._ground.decoding import json_decoder
+from core_sdk._ground.records import EnvironmentRecord, SearchRecord, Settled, from_json, generated_name
+from core_sdk._home.folders import Home, TrialFolder
+from core_sdk._home.index._checkpoints import latest_checkpoints
+from core_sdk._home.index._schema import Where
+from core_sdk._home.rows import AlertRow, ExperimentRow, Marks, RankRow, TrialRow, TrialState, WriterRow, WriterState
+from core_sdk._home.states import AttemptEnd, experiment_state, trial_state, with_losses
+
+AttemptKey = tuple[int, int]
+"""Trial id and attempt."""
+
+
+_TOLD = ("outcome", "error", "stop_source", "exit_code", "exit_problem")
+
+
+def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptKey]:
+    """Returns the newest attempt of each trial whose newest attempt has not recorded its end."""
+    query = f"""SELECT trial_id, attempt.attempt FROM attempt JOIN trial USING (trial_id)
+        WHERE outcome IS NULL AND attempt.attempt > 0 AND rank = 0 AND {where.sql} AND NOT EXISTS (
+            SELECT 1 FROM attempt AS later WHERE later.trial_id = attempt.trial_id AND later.attempt > attempt.attempt
+        )"""
+    return [(trial_id, number) for trial_id, number in connection.execute(query, where.values)]
+
+
+IS_LISTED = "experiment_id IN (SELECT experiment_id FROM trial) OR search IS NOT NULL"
+
+
+def in_experiments(where: Where) -> Where:
+    """Returns a condition for the trials of the experiments for which this condition holds."""
+    return Where(f"experiment_id IN (SELECT experiment_id FROM experiment WHERE {where.sql})", where.values)
+
+
+def read_marks(connection: sqlite3.Connection) -> Marks:
+    trials = "SELECT trial_id, mark FROM trial ORDER BY trial_id"
+    experiments = f"SELECT experiment_id, signature FROM experiment WHERE {IS_LISTED}"
+    return Marks(*(dict(connection.execute(query).fetchall()) for query in (trials, experiments)))
+
+
+def read_trials(
+    connection: sqlite3.Connection, home: Home, where: Where, is_running: Mapping[AttemptKey, bool]
+) -> list[TrialRow]:
+    """Reads the rows of trials. `is_running` has the open attempts; an attempt that it lacks has just begun."""
+    query = f"""SELECT trial.*, experiment.name AS experiment_name FROM trial
+        LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
+    attempts, latest = _attempts(connection, where), latest_checkpoints(connection, home, where)
+    return [
+        _trial_row(row, home.folder(row["trial_id"]), attempts[row["trial_id"]], is_running, latest)
+        for row in connection.execute(query, where.values)
+    ]
+
+
+def read_alerts(connection: sqlite3.Connection, trial_id: int) -> list[AlertRow]:
+    """Reads the alerts of a trial, in the order in which they were made."""
+    query = """SELECT attempt.attempt, steps, time, title, description, level, ifnull(steps > kept_until, FALSE)
+        FROM alert JOIN attempt ON attempt.id = attempt_id WHERE trial_id = ? ORDER BY attempt.attempt, alert.rowid"""
+    found = connection.execute(query, (trial_id,))
+    return [
+        AlertRow(trial_id, attempt, steps, time, title, description, level, bool(is_superseded))
+        for attempt, steps, time, title, description, level, is_superseded in found
+    ]
+
+
+def read_starts(connection: sqlite3.Connection, trial_id: int) -> list[tuple[int, float]]:
+    """Reads the attempts of a trial, with the times at which they began, in order."""
+    query = """SELECT attempt, started FROM attempt WHERE trial_id = ? AND rank = 0 AND attempt > 0
+        AND started IS NOT NULL ORDER BY attempt"""
+    return [(attempt, started) for attempt, started in connection.execute(query, (trial_id,))]
+
+
+def read_experiments(
+    connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]
+) -> list[ExperimentRow]:
+    states = defaultdict(list)
+    in_experiment = in_experiments(where)
+    attempts = _attempts(connection, in_experiment)
+    trials = f"SELECT trial_id, experiment_id FROM trial WHERE {in_experiment.sql}"
+    for trial_id, experiment_id in connection.execute(trials, in_experiment.values):
+        states[experiment_id].append(_state(trial_id, attempts[trial_id], is_running)[0])
+    query = f"SELECT * FROM experiment WHERE {where.sql} ORDER BY experiment_id"
+    return [_experiment_row(row, states[row["experiment_id"]]) for row in connection.execute(query, where.values)]
+
+
+def _attempts(connection: sqlite3.Connection, where: Where) -> defaultdict[int, list[sqlite3.Row]]:
+    """Returns the rows of `attempt` by trial, the newest attempt first, and then by rank."""
+    query = f"""SELECT attempt.* FROM attempt JOIN trial USING (trial_id) WHERE {where.sql}
+        ORDER BY attempt.attempt DESC, rank"""
+    attempts = defaultdict(list)
+    for row in connection.execute(query, where.values):
+        attempts[row["trial_id"]].append(row)
+    return attempts
+
+
+def _of_chief(attempts: Sequence[sqlite3.Row]) -> list[sqlite3.Row]:
+    return [row for row in attempts if row["rank"] == 0]
+
+
+def _trial_row(
+    row: sqlite3.Row,
+    folder: TrialFolder,
+    attempts: Sequence[sqlite3.Row],
+    is_running: Mapping[AttemptKey, bool],
+    latest: Mapping[int, str],
+) -> TrialRow:
+    chief = _of_chief(attempts)
+    state, reason = _state(row["trial_id"], attempts, is_running)
+    num_dropped = sum(found["num_dropped"] for found in attempts)
+    metadata, environment = _newest(chief, "metadata"), _newest(chief, "environment")
+    new_name, new_notes = _newest(chief, "new_name"), _newest(chief, "new_notes")
+    name = row["name"] if new_name is None else new_name
+    return TrialRow(
+        trial_id=row["trial_id"],
+        experiment_id=row["experiment_id"],
+        experiment_name=row["experiment_name"] or "",
+        state=state,
+        reason=with_losses(reason, num_dropped, _newest(attempts, "drop_reason") or ""),
+        hparams=from_json(msgspec.json.decode(row["hparams"])),
+        created=row["created"],
+        ended=None if state == "ACTIVE" or not chief else _ended(chief[0]),
+        num_attempts=row["num_attempts"],
+        steps_completed=row["steps_completed"],
+        progress=_newest(chief, "progress"),
+        status=_newest(chief, "status") or "",
+        metadata=None if metadata is None else from_json(msgspec.json.decode(metadata)),
+        latest_checkpoint=latest.get(row["trial_id"]),
+        continued_from=row["continued_from"],
+        num_dropped=num_dropped,
+        num_bad_lines=sum(found["num_bad_lines"] for found in attempts),
+        ranks=_ranks(attempts),
+        writers=_writers(folder, attempts),
+        labels=_labels(row, chief),
+        is_archived=_is_archived(chief),
+        name=name or generated_name(row["trial_id"], row["created"]),
+        notes=row["notes"] if new_notes is None else new_notes,
+        seed=row["seed"],
+        parent=row["parent"],
+        hypothesis=row["hypothesis"],
+        verdict=_newest(chief, "verdict") or "",
+        verdict_reason=_newest(chief, "verdict_reason") or "",
+        environment=None if environment is None else json_decoder(EnvironmentRecord)(environment),
+    )
+
+
+def _ranks(attempts: Sequence[sqlite3.Row]) -> tuple[RankRow, ...]:
+    ranks = [row for row in attempts if isinstance(row["rank"], int) and row["attempt"] == attempts[0]["attempt"]]
+    rows = ranks if len(ranks) > 1 else []
+    return tuple(RankRow(row["rank"], row["host"] or "", row["progress"]) for row in rows)
+
+
+def _writers(folder: TrialFolder, attempts: Sequence[sqlite3.Row]) -> tuple[WriterRow, ...]:
+    """Returns the writers of a trial, each as the process has left it that began last."""
+    newest: dict[str, sqlite3.Row] = {}
+    for row in attempts:
+        if isinstance(name := row["rank"], str) and (row["started"] or 0) >= (
+            newest[name]["started"] or 0 if name in newest else 0
+        ):
+            newest[name] = row
+    return tuple(_writer_row(folder, name, newest[name]) for name in sorted(newest))
+
+
+def _writer_row(folder: TrialFolder, name: str, row: sqlite3.Row) -> WriterRow:
+    has_told_end = row["outcome"] is not None
+    lives_here = not has_told_end and is_alive(folder.writer_path(name))
+    state: WriterState
+    if row["is_spooled"] and not has_told_end and not lives_here:  # its lock is on its node
+        state, reason = "UNKNOWN", "its node does not see this home"
+    else:
+        end = AttemptEnd(**{column: row[column] for column in _TOLD}, num_dropped=row["num_dropped"])
+        state, reason = trial_state(end, lives_here)
+    return WriterRow(name, row["host"] or "", state, reason, row["started"] or 0.0, row["last_time"] or 0.0)
+
+
+def _labels(row: sqlite3.Row, chief: Sequence[sqlite3.Row]) -> tuple[str, ...]:
+    """Returns the labels that the trial began with, with all later changes."""
+    changes = msgspec.json.decode(_newest(chief, "label_changes") or "{}")
+    labels = dict.fromkeys([*msgspec.json.decode(row["labels"]), *changes])
+    return tuple(label for label in labels if changes.get(label, True))
+
+
+def _is_archived(chief: Sequence[sqlite3.Row]) -> bool:
+    """Whether the trial was archived, and no newer attempt has begun since."""
+    return bool(chief) and (chief[-1]["archived_attempt"] or -1) >= chief[0]["attempt"]
+
+
+def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> ExperimentRow:
+    search = None if row["search"] is None else json_decoder(SearchRecord)(row["search"])
+    return ExperimentRow(
+        experiment_id=row["experiment_id"],
+        name=row["name"],
+        created=row["created"],
+        labels=tuple(msgspec.json.decode(row["labels"])),
+        description=row["description"],
+        num_trials=len(states),
+        state=experiment_state(set(states)) if search is None else search.state,
+        parent=row["parent"],
+        is_archived=bool(row["is_archived"]),
+        search=search,
+    )
+
+
+def _state(
+    trial_id: int, of_ranks: Sequence[sqlite3.Row], is_running: Mapping[AttemptKey, bool]
+) -> tuple[TrialState, str]:
+    attempts = _of_chief(of_ranks)
+    newest = attempts[0]["attempt"] if attempts else 0
+    told = attempts[-1]["settled"] if attempts else None
+    settled = None if told is None else json_decoder(Settled)(told)
+    if settled is not None and settled.attempt < newest:
+        settled = None  # it was settled before this attempt
+    if newest == 0 and settled is None:
+        return "ERROR", "no attempt has begun"
+    num_dropped = sum(row["num_dropped"] for row in of_ranks if row["attempt"] == newest)
+    end = AttemptEnd(**{column: attempts[0][column] for column in _TOLD}, num_dropped=num_dropped)
+    return trial_state(end, is_running.get((trial_id, newest), True), settled)
+
+
+def _newest(attempts: Sequence[sqlite3.Row], column: str) -> Any:
+    """Returns the column's value of the newest attempt that has one, or None."""
+    return next((row[column] for row in attempts if row[column] is not None), None)
+
+
+def _ended(newest: sqlite3.Row) -> float | None:
+    """Returns the recorded end, or else the time of the last record, or None."""
+    times = (newest["ended"], newest["exit_time"], newest["last_time"])
+    return next((time for time in times if time is not None), None)

@@ -1,0 +1,294 @@
+"""Takes the trials of another home into this one, under new ids. The other home is only read.
+
+A trial's folder is copied as it is, and only what names its id is written anew. A trial is known again by the id that
+it had first, the time at which it was made, and its seed, so that nothing comes twice. Each trial is made aside and
+then renamed into its place: whatever is killed, both homes are sound, and the next merge takes what is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from core_sdk._ground.alive import file_lock, is_alive
+from core_sdk._ground.files import fsync_directory, fsync_tree, write_atomically
+from core_sdk._ground.records import TrialNumbered, TrialRecord, encode_file
+from core_sdk._home.folders import ExperimentFolder, Home, TrialFolder
+from core_sdk._home.history import read_history
+from core_sdk._home.journal import decode_line, encode_line
+from core_sdk._home.registry import Registry
+from core_sdk._home.storage import DirectoryStorage
+from core_sdk._home.storages import path_inside
+from core_sdk.errors import CheckpointNotFoundError, CoreSDKError, RecordDamagedError, TrialNotFoundError
+
+# These belong to running processes, or are written anew.
+NOT_COPIED = ("*.alive", "*.supervised", "*.stop", "*.lock", "*.callbacks", "*.tmp")
+_WRITTEN_ANEW = ("*.run.json", "trial.json", "command.json")
+
+
+@dataclass
+class Merged:
+    """The result of a merge. Trials are mapped from their ids there to their ids here."""
+
+    taken: dict[int, int] = field(default_factory=dict)
+    known: dict[int, int] = field(default_factory=dict)
+    """Trials that were here already."""
+    left: list[str] = field(default_factory=list)
+    """What was not taken, each with the reason."""
+
+
+def merge(home: Home, other: Home) -> Merged:
+    """Takes the trials, the ended experiments and the models of another home that are not here yet.
+
+    Raises `RecordDamagedError` for the record of a model, and `OSError` if something cannot be read or written.
+    """
+    with merging(home) as aside:
+        return merge_aside(home, other, aside)
+
+
+@contextlib.contextmanager
+def merging(home: Home) -> Iterator[Path]:
+    """Gives an empty directory of the home, to make things aside. One process at a time has it."""
+    aside = home.root / "merging"
+    with file_lock(home.root / "merge.lock"):
+        shutil.rmtree(aside, ignore_errors=True)  # what a merge that was killed has left
+        aside.mkdir(mode=0o700)
+        try:
+            yield aside
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def merge_aside(home: Home, other: Home, aside: Path) -> Merged:
+    """Does the same as `merge`, for a caller that is `merging`."""
+    return _Merge(home, other, aside).carry_out()
+
+
+class _Merge:
+    def __init__(self, home: Home, other: Home, aside: Path) -> None:
+        self._home = home
+        self._other = other
+        self._aside = aside
+        self._merged = Merged()
+        self._here = {_key(record): record.trial_id for record in _readable_trials(home)}
+        self._experiments: dict[int, int] = {}
+        """The ids here of the experiments that were taken, by their ids there."""
+        self._allotted: dict[int, int] = {}
+        """The ids here of trials of submitted experiments, whose events name them, by their ids there."""
+
+    def carry_out(self) -> Merged:
+        for experiment_id in self._other.experiment_ids():
+            with self._leaving(f"experiment {experiment_id}"):
+                self._take_experiment(self._other.experiment(experiment_id))
+        for trial_id in self._other.trial_ids():
+            with self._leaving(f"trial {trial_id}"):
+                self._take_trial(self._other.folder(trial_id))
+        self._take_models()
+        return self._merged
+
+    @contextlib.contextmanager
+    def _leaving(self, what: str) -> Iterator[None]:
+        """Leaves out what cannot be taken, and says why."""
+        try:
+            yield
+        except (CoreSDKError, shutil.Error) as error:
+            self._merged.left.append(f"{what}: {error}")
+
+    def _take_experiment(self, there: ExperimentFolder) -> None:
+        record = there.read()
+        if record.is_submitted:
+            if record.search is None or not record.search.has_ended:
+                self._merged.left.append(f"experiment {there.experiment_id} and its trials: it has not ended there")
+                return
+            self._experiments[there.experiment_id] = self._take_submitted(there)
+            return
+        here = self._home.find_or_create_experiment(record.name)
+        with here.edit() as kept:
+            kept.labels = list(dict.fromkeys([*kept.labels, *record.labels]))
+            kept.description = kept.description or record.description
+            kept.notes = kept.notes or record.notes
+            kept.searcher_metric = kept.searcher_metric or record.searcher_metric
+        self._experiments[there.experiment_id] = here.experiment_id
+
+    def _take_submitted(self, there: ExperimentFolder) -> int:
+        record, events = there.read(), there.events_path.read_bytes()
+        first_id = record.first_id or record.experiment_id
+        for experiment_id in self._home.experiment_ids():
+            with contextlib.suppress(RecordDamagedError):
+                known = self._home.experiment(experiment_id).read()
+                if known.is_submitted and (known.first_id or experiment_id, known.created) == (
+                    first_id,
+                    record.created,
+                ):
+                    here = self._home.experiment(experiment_id)
+                    ids_here = {each.request_id: each.trial_id for each in _created(here.events_path.read_bytes())}
+                    for each in _created(events):
+                        if each.request_id in ids_here:
+                            self._allotted[each.trial_id] = ids_here[each.request_id]
+                    return experiment_id
+        here = self._home.allot_experiment()
+        for each in _created(events):
+            self._allotted[each.trial_id] = self._home.create_trial().trial_id
+        code = there.read_submission().code
+        if code is not None and not self._home.code_archive(code).exists():
+            archive = self._other.code_archive(code)
+            self._home.code.mkdir(mode=0o700, exist_ok=True)
+            if archive.exists():
+                write_atomically(self._home.code_archive(code), archive.read_bytes())
+        for path in there.files:
+            if path not in (there.record_path, there.events_path) and path.exists():
+                write_atomically(here.path / path.name, path.read_bytes())
+        write_atomically(here.events_path, self._with_ids(events))
+        # The record is the last file, since it makes the experiment visible.
+        parent = None if record.parent is None else self._experiments.get(record.parent)
+        here.write(msgspec.structs.replace(record, experiment_id=here.experiment_id, first_id=first_id, parent=parent))
+        return here.experiment_id
+
+    def _with_ids(self, events: bytes) -> bytes:
+        """Returns the journal of events with the trials' ids here. All other lines are as they were."""
+        lines = events.split(b"\n")
+        for index, line in enumerate(lines):
+            for event in _created(line):
+                renumbered = msgspec.structs.replace(event, trial_id=self._allotted[event.trial_id])
+                lines[index] = encode_line(renumbered).rstrip(b"\n")
+        return b"\n".join(lines)
+
+    def _take_writers(self, there: TrialFolder, here: TrialFolder) -> None:
+        """Takes what writers have reported there, after it was copied, about a trial that is here already."""
+        begun = here.attempts()
+        for attempt, name in there.other_journals():
+            if isinstance(name, int) or attempt not in begun:
+                continue
+            source, target = there.journal_path(attempt, name), here.journal_path(attempt, name)
+            if is_alive(there.writer_path(name)):
+                self._merged.left.append(f"writer {name} of trial {there.trial_id}: it is writing there")
+            elif not target.exists():
+                aside = self._aside / target.name
+                shutil.copyfile(source, aside, follow_symlinks=False)
+                aside.rename(target)
+            elif target.stat().st_size != source.stat().st_size:
+                self._merged.left.append(
+                    f"writer {name} of trial {there.trial_id}: it has reported about trial {here.trial_id} here, too. "
+                    "Give writers of two homes different names"
+                )
+
+    def _take_trial(self, there: TrialFolder) -> None:
+        record = there.read_record()
+        if (known := self._here.get(_key(record))) is not None:
+            self._merged.known[there.trial_id] = known
+            self._take_writers(there, self._home.folder(known))
+            if missing := sorted({*there.attempts()} - {*self._home.folder(known).attempts()}):
+                self._merged.left.append(
+                    f"trial {there.trial_id}: attempt {missing[-1]} began after it was taken as trial {known}, which "
+                    f"stays as it is. `core-sdk trial delete {known}`, and the next merge takes all of it"
+                )
+            return
+        experiment_id = self._experiments.get(record.experiment_id)
+        if experiment_id is None:
+            if record.experiment_id not in self._other.experiment_ids():  # otherwise it was left, and is named
+                self._merged.left.append(f"trial {there.trial_id}: its experiment {record.experiment_id} is missing")
+            return
+        attempts = there.attempts()
+        if there.running_attempt() is not None:
+            self._merged.left.append(f"trial {there.trial_id}: it is running there. Repeat the merge when it has ended")
+            return
+        allotted = self._allotted.get(there.trial_id)
+        here = self._home.create_trial() if allotted is None else self._home.folder(allotted)
+        made = self._aside / str(here.trial_id)
+        shutil.copytree(there.path, made, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED, *_WRITTEN_ANEW))
+        renumbered = msgspec.structs.replace(
+            record, trial_id=here.trial_id, experiment_id=experiment_id, first_id=_key(record)[0]
+        )
+        self._write_anew(there, here, made, renumbered)
+        self._take_checkpoints(there)
+        if there.attempts() != attempts or there.running_attempt() is not None:
+            self._merged.left.append(f"trial {there.trial_id}: it was started there meanwhile")
+            return
+        fsync_tree(made)
+        here.path.mkdir(mode=0o700, exist_ok=True)
+        made.rename(here.path)
+        fsync_directory(here.path.parent)
+        self._merged.taken[there.trial_id] = here.trial_id
+
+    def _write_anew(self, there: TrialFolder, here: TrialFolder, made: Path, record: TrialRecord) -> None:
+        """Writes the files that name the trial's id. Damaged ones stay as they are."""
+        for attempt in there.attempts():
+            path = there.run_info_path(attempt)
+            try:
+                info = there.read_run_info(attempt)
+            except RecordDamagedError:
+                shutil.copy2(path, made)
+                continue
+            if info is not None and info.trial_or_none is not None:
+                info.trial.trial_id, info.trial.experiment_id = record.trial_id, record.experiment_id
+                info.task_id = f"trial-{record.trial_id}"
+                info.allocation_id = f"{info.task_id}.{attempt}"
+                write_atomically(made / path.name, encode_file(info))
+        if (command := there.read_command()) is not None:
+            code, own_code = str(there.code_path.absolute()), str(here.code_path.absolute())
+            command.cwd = command.cwd.replace(code, own_code)
+            command.argv = [argument.replace(code, own_code) for argument in command.argv]
+            write_atomically(made / "command.json", encode_file(command))
+        write_atomically(made / "trial.json", encode_file(record))
+
+    def _take_checkpoints(self, there: TrialFolder) -> None:
+        """Copies the trial's checkpoints in the other home. Those in other storages stay, and belong to that home."""
+        for checkpoint in read_history(there).checkpoints:
+            storage_id, inside = checkpoint.record.storage_id, path_inside(self._other, checkpoint.record.storage)
+            if inside is None or (self._home.root / inside / storage_id).exists():
+                continue
+            source, root = self._other.root / inside / storage_id, self._home.root / inside
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._leaving(f"checkpoint {storage_id} of trial {there.trial_id}"):
+                if not source.exists():
+                    raise CheckpointNotFoundError(storage_id, str(source.parent))
+                with DirectoryStorage(root).receive(storage_id) as path:
+                    shutil.copytree(source, path, symlinks=True, dirs_exist_ok=True)
+
+    def _take_models(self) -> None:
+        taken = {**self._merged.known, **self._merged.taken}
+        listed = {
+            each.record.storage_id
+            for trial_id in taken.values()
+            for each in read_history(self._home.folder(trial_id)).checkpoints
+        }
+        registry = Registry(self._home)
+        for model in Registry(self._other).models():
+            versions = [version for version in model.versions if version.checkpoint in listed]
+            named = {each.name: each.model_id for each in registry.models()}
+            if not versions and model.name in named:
+                continue
+            model_id = named.get(model.name)
+            if model_id is None:
+                model_id = registry.create(model.name, model.description, model.metadata, model.labels).model_id
+            with registry.edit(model_id) as kept:
+                known = {version.checkpoint for version in kept.versions}
+                for version in versions:
+                    if version.checkpoint not in known:
+                        kept.last_version = max(version.version, kept.last_version + 1)
+                        kept.versions.append(msgspec.structs.replace(version, version=kept.last_version))
+
+
+def _key(record: TrialRecord) -> tuple[int, float, int]:
+    """Returns what the trial keeps in whatever home it is."""
+    return record.first_id or record.trial_id, record.created, record.seed
+
+
+def _readable_trials(home: Home) -> Iterator[TrialRecord]:
+    for trial_id in home.trial_ids():
+        with contextlib.suppress(RecordDamagedError, TrialNotFoundError):
+            yield home.folder(trial_id).read_record()
+
+
+def _created(events: bytes) -> Iterator[TrialNumbered]:
+    for line in events.split(b"\n"):
+        if b'"trial_created"' in line:
+            with contextlib.suppress(ValueError):  # damaged: readers of the journal name it
+                event = decode_line(line)
+                if isinstance(event, TrialNumbered):
+                    yield event

@@ -1,0 +1,379 @@
+"""The answers of a tracker: plain values, one class per kind of row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Self
+
+import msgspec
+
+from core_sdk._ground.records import (
+    EarlyExit,
+    EnvironmentRecord,
+    ExperimentState,
+    MediaFile,
+    Metric,
+    OperationCompleted,
+    Report,
+    SearchRecord,
+    Source,
+    StopAcknowledged,
+    from_json,
+    metrics_from_json,
+)
+
+TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
+"""PAUSED: stopped on request, to be continued. CANCELED: interrupted by Ctrl-C, canceled or killed. ERROR: it raised,
+or its process failed or died without a word."""
+
+WriterState = TrialState | Literal["UNKNOWN"]
+"""UNKNOWN: the writer's node does not see the home, so that nobody here can tell whether the writer lives."""
+
+CheckpointState = Literal["COMPLETED", "PARTIALLY_DELETED", "DELETED"]
+
+
+@dataclass(frozen=True)
+class ExperimentRow:
+    experiment_id: int
+    name: str
+    created: float
+    """Seconds since the Unix epoch, as all times here."""
+    labels: tuple[str, ...]
+    description: str
+    num_trials: int
+    state: ExperimentState
+    """The first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is, unless `search` says it."""
+    parent: int | None = None
+    """The experiment that it was forked from, or that it continues."""
+    is_archived: bool = False
+    search: SearchRecord | None = None
+    """The state of a submitted experiment; None for an experiment that is only the name of trials."""
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """A rank of a trial's newest attempt."""
+
+    rank: int
+    host: str
+    progress: float | None
+
+
+@dataclass(frozen=True)
+class WriterRow:
+    """A program that reports beside the trial's own, as its newest process has left it."""
+
+    name: str
+    host: str
+    state: WriterState
+    reason: str
+    """The reason for the state, as in `TrialRow`."""
+    started: float
+    last_time: float
+    """The time of its last record that is here."""
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    trial_id: int
+    experiment_id: int
+    experiment_name: str
+    state: TrialState
+    reason: str
+    """The reason for the state: the error's last line, "killed by SIGKILL", or who asked for the stop; and how many
+    records were lost. Empty if there is nothing to say."""
+    hparams: dict[str, Any]
+    created: float
+    ended: float | None
+    num_attempts: int
+    steps_completed: int
+    """The highest step of any report that is not superseded."""
+    progress: float | None
+    """The chief's."""
+    status: str
+    metadata: dict[str, Any] | None
+    latest_checkpoint: str | None
+    continued_from: str | None
+    num_dropped: int
+    """Records that could not be written, in all attempts."""
+    num_bad_lines: int
+    ranks: tuple[RankRow, ...]
+    """The ranks that have recorded something in the newest attempt; empty if only the chief has."""
+    labels: tuple[str, ...]
+    environment: EnvironmentRecord | None
+    """The newest that an attempt has recorded."""
+    is_archived: bool = False
+    name: str = ""
+    """The name that somebody has given to it, or else a generated one."""
+    notes: str = ""
+    """Markdown."""
+    seed: int = 0
+    parent: int | None = None
+    """The trial of which this one is a variation."""
+    hypothesis: str = ""
+    """What the variation is expected to show."""
+    verdict: str = ""
+    """What somebody has decided about it: `keep` or `discard`."""
+    verdict_reason: str = ""
+    writers: tuple[WriterRow, ...] = ()
+    """The writers beside the ranks, by name."""
+
+
+@dataclass(frozen=True)
+class AlertRow:
+    """An alert of a trial's script."""
+
+    trial_id: int
+    attempt: int
+    steps_completed: int
+    """The step of the last report before it."""
+    time: float
+    title: str
+    description: str
+    level: str
+    is_superseded: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The progress of reading what was added to the journals."""
+
+    num_read: int = 0
+    """The number of trials that were read, of the `num_trials` that have changed."""
+    num_trials: int = 0
+    num_points: int = 0
+
+
+class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to make as a dataclass
+    trial_id: int
+    attempt: int
+    group: str
+    steps_completed: int | None
+    """None for the profiler's groups, which belong to a time only."""
+    time: float
+    metrics: dict[str, Any]
+    """Numbers and `MediaFile`s; in generic groups also JSON values."""
+    batch_metrics: list[dict[str, Metric]] | None = None
+    is_superseded: bool = False
+    rank: Source = 0
+    """The rank that reported, or the name of the writer; the profiler's figures are those of its node."""
+
+    @classmethod
+    def recorded(cls, trial_id: int, attempt: int, rank: Source, report: Report) -> Self:
+        """Returns the row of a record. Raises `ValueError` for values that no report can hold."""
+        batches = report.batch_metrics
+        return cls(
+            trial_id=trial_id,
+            attempt=attempt,
+            group=report.group,
+            steps_completed=report.steps_completed,
+            time=report.time,
+            metrics=metrics_from_json(report.metrics) | from_json(report.json_metrics or {}),
+            batch_metrics=None if batches is None else [metrics_from_json(batch) for batch in batches],
+            rank=rank,
+        )
+
+
+@dataclass(frozen=True)
+class MediaRow:
+    """A file of media that a report names, or a medium of an event file."""
+
+    trial_id: int
+    attempt: int
+    rank: Source
+    group: str
+    name: str
+    """The metric's, with the place in its lists and mappings: "samples", "samples[0]", "samples.cat"."""
+    steps_completed: int
+    time: float
+    file: MediaFile
+    is_superseded: bool = False
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """Reports of consecutive steps."""
+
+    reports: list[ReportRow]
+    next_after: int | None
+    """The place from which to read on; None at the end."""
+
+
+@dataclass(frozen=True)
+class StreamPosition:
+    """A position in the reports of one rank or writer of a trial, in the order in which they were made."""
+
+    attempt: int = 1
+    offset: int = 0
+    """The position in the attempt's journal, in bytes."""
+    fingerprint: int | None = None
+    """The fingerprint of what stands before it. If another journal has taken its place, that is read as a whole."""
+
+
+@dataclass(frozen=True)
+class ReportStretch:
+    """Consecutive reports of one attempt."""
+
+    reports: tuple[ReportRow, ...]
+    end: StreamPosition
+    """Read on from here. It is where the reading began if nothing is new."""
+
+
+@dataclass(frozen=True)
+class News:
+    """A record on which a search depends."""
+
+    record: Report | OperationCompleted | EarlyExit | StopAcknowledged
+    """A report is one of the validation."""
+    end: StreamPosition
+    """Read on from here after it."""
+
+
+@dataclass(frozen=True)
+class NewsStretch:
+    news: tuple[News, ...]
+    end: StreamPosition
+    """Read on from here. It is where the reading began if nothing is new."""
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    """An execution of a trial's script."""
+
+    trial_id: int
+    attempt: int
+    is_running: bool
+    log_size_bytes: int | None
+    """None if its output was not kept."""
+    ranks: tuple[Source, ...] = (0,)
+    """The ranks and the writers that keep a journal of it."""
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The names and numbers of a trial's reports in all attempts, without their values."""
+
+    groups: list[str]
+    """In the order of their first reports, the profiler's too."""
+    ranks: Mapping[tuple[str, str], list[Source]]
+    """The ranks, and behind them the writers, that have reported each metric, by its group and its name."""
+    reporting_ranks: list[Source]
+    resume_points: list[int]
+    """The steps from which later attempts went on."""
+
+
+class Marks(NamedTuple):
+    """A mark for each trial and experiment. It changes whenever anything is recorded about it."""
+
+    trials: dict[int, str]
+    experiments: dict[int, str]
+
+
+@dataclass(frozen=True)
+class SeriesRow:
+    """A metric of a trial, over its attempts."""
+
+    group: str
+    name: str
+    count: int
+    first_steps: int
+    last_steps: int
+
+
+@dataclass(frozen=True)
+class ProfileSeriesRow:
+    """A figure that the profiler records of a node, over the attempts."""
+
+    rank: Source
+    """The rank or the writer that recorded it."""
+    group: str
+    name: str
+
+
+Ranks = Source | None
+"""The rank or the writer whose reports are asked for; "all" asks for those of all. None: for each metric and attempt,
+the lowest rank that has reported it, or else the first writer by name."""
+
+
+def source_named(text: str) -> Source:
+    """Returns the rank or the writer that a text names."""
+    return int(text) if text.isdecimal() else text
+
+
+Summary = dict[str, dict[str, dict[str, Metric | None]]]
+"""Group -> metric -> count, last, min, max, mean."""
+
+
+class Figures(NamedTuple):
+    """The last, the smallest and the largest value of a metric of a trial."""
+
+    last: Metric
+    """The value at its highest step."""
+    minimum: Metric | None
+    """None if every value is NaN."""
+    maximum: Metric | None
+
+
+FiguresByTrial = dict[int, dict[str, dict[str, Figures]]]
+"""Trial -> group -> metric -> figures."""
+
+
+@dataclass(frozen=True)
+class SeriesBucket:
+    """A stretch of a series for a chart, with its true minimum and maximum."""
+
+    first_steps: float
+    """Whole, unless the series runs over another length than steps."""
+    last_steps: float
+    count: int
+    minimum: Metric | None
+    """None if every value is NaN."""
+    maximum: Metric | None
+    mean: float | None
+
+
+class Bins(NamedTuple):
+    """A series in bins that are equally wide in steps, as columns of equal length. Empty bins are left out.
+
+    Bins of the same width are the same stretches of steps in every series.
+    """
+
+    width: float
+    """A bin holds the steps from `number * width` to `(number + 1) * width`, which is not in it."""
+    numbers: Sequence[float]
+    """Whole and ascending."""
+    first_steps: Sequence[float]
+    """Whole, unless the series runs over another length than steps."""
+    last_steps: Sequence[float]
+    counts: Sequence[int]
+    """The number of points."""
+    finite_counts: Sequence[int]
+    """The number of points whose value is finite; the other columns are of these."""
+    minima: Sequence[float]
+    """NaN where no value is finite, in all columns of values."""
+    maxima: Sequence[float]
+    means: Sequence[float]
+
+
+@dataclass(frozen=True)
+class CheckpointRow:
+    storage_id: str
+    trial_id: int
+    experiment_id: int
+    attempt: int
+    steps_completed: int
+    state: CheckpointState
+    time: float
+    size_bytes: int
+    storage: str
+    """The storage's URL."""
+    metadata: dict[str, Any]
+    """The metadata that was stored with it, with later changes."""
+    resources: dict[str, int]
+    is_pinned: bool = False
+    pin_note: str = ""
+    is_missing: bool = False
+    """The files are gone, although no record says that they were deleted."""
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    """The validation metrics that its attempt reported at its step, superseded or not: they belong to these weights."""

@@ -1,0 +1,51 @@
+"""The records of the home that the environment names."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from core_sdk._execution.experiments.reviving import note_told, revive_master
+from core_sdk._ground.environment import Environment
+from core_sdk._home import Home
+from core_sdk._home.rows import TrialRow
+from core_sdk._home.states import WAITS_IN_SLURM
+from core_sdk._interfaces.cli._messages import say
+from core_sdk.errors import SlurmError
+
+
+def make_home() -> Home:
+    """Returns the home, which is made if it is missing. Raises `HomeNotWritableError` or `HomeTooNewError`."""
+    return Home.create(Environment.read().home)
+
+
+def open_home() -> Home:
+    """Returns the home. One that does not exist is empty. Raises `HomeTooNewError`.
+
+    If the master was killed and is still needed, it is started again.
+    """
+    home = Home.open(Environment.read().home)
+    go_on(home.root)
+    return home
+
+
+def hear_of_slurm(home: Home, rows: Iterable[TrialRow]) -> bool:
+    """Records which of these trials were canceled while they waited in Slurm's queue, as no job of theirs could.
+
+    Returns whether there is one. Slurm is asked only if a trial waits there.
+    """
+    waiting = [row.trial_id for row in rows if row.state == "PAUSED" and row.reason.startswith(WAITS_IN_SLURM)]
+    if waiting:
+        from core_sdk._execution.slurm.following import waiting_jobs  # what few homes need
+
+        with contextlib.suppress(SlurmError):  # it is not to be asked here, or not now
+            return len(waiting_jobs(map(home.folder, waiting))) < len(waiting)
+    return False
+
+
+def go_on(home_root: Path, *, waits: bool = False) -> None:
+    """Starts a master that was killed and is needed, like `revive_master`, or says once why it does not."""
+    if told := revive_master(home_root, waits=waits):
+        say(told)
+        note_told(home_root)

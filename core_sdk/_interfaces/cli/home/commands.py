@@ -1,0 +1,89 @@
+"""`core-sdk home …`, and `core-sdk index rebuild`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from core_sdk._home import Home
+from core_sdk._interfaces.cli._failures import ExitCode
+from core_sdk._interfaces.cli._group import command_group
+from core_sdk._interfaces.cli._home import make_home, open_home
+from core_sdk._interfaces.cli._messages import say
+
+if TYPE_CHECKING:
+    from core_sdk._home.moving.merging import Merged
+
+app = command_group()
+index_app = command_group()
+
+
+@app.command()
+def adopt() -> None:
+    """Say that the home was moved here: what it has stored outside, and its experiments, are its own again.
+
+    Not for a copy whose original is still used: these are the original's checkpoints.
+    """
+    from core_sdk._execution.experiments.reviving import go_on_here
+    from core_sdk._home.moving.relocation import adopt as adopt_home
+
+    home = make_home()
+    if not adopt_home(home):
+        typer.echo(f"nothing in {home.root} was begun elsewhere")
+        return
+    typer.echo(f"{home.root} owns what it has begun and stored elsewhere")
+    if go_on_here(home):
+        typer.echo("its experiments go on")
+
+
+@app.command()
+def copy() -> None:
+    """Say that the home is a copy: what was begun and stored before is its original's, and is left alone.
+
+    A copy is noticed as such, and needs this only if it was made below the file system, like an image of a disk or of
+    a virtual machine.
+    """
+    home = make_home()
+    home.draw_identity()
+    typer.echo(f"{home.root} is a home of its own, and leaves alone what was begun and stored before")
+
+
+@app.command()
+def merge(
+    other: Annotated[Path, typer.Argument(metavar="OTHER", help="The folder of the other home, which is only read.")],
+) -> None:
+    """Take the trials of another home into this one, under new ids.
+
+    Their checkpoints, experiments, models and media come along, and nothing comes twice when it is repeated. What
+    still runs there is left for the next time. Checkpoints in other storages stay there, and belong to the other home.
+    """
+    from core_sdk._home.moving.merging import merge as merge_homes
+
+    home = make_home()
+    if not (other / "home.json").exists() or other.resolve() == home.root.resolve():
+        raise typer.BadParameter(f"{other} is not the folder of another home")
+    print_merged(merge_homes(home, Home.open(other)))
+
+
+def print_merged(merged: Merged) -> None:
+    """Prints what was taken, and what was not; exits with 1 if something was left."""
+    typer.echo(f"{len(merged.taken)} trials were taken, {len(merged.known)} were here already")
+    for trial_id, here in merged.taken.items():
+        typer.echo(f"trial {trial_id} is trial {here} here")
+    for left in merged.left:
+        say(f"left: {left}")
+    if merged.left:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+@index_app.command()
+def rebuild() -> None:
+    """Build the index again from the journals."""
+    from core_sdk._home.index import Index  # a database, which other commands may not need
+
+    result = Index.rebuild(open_home())
+    typer.echo(f"indexed {result.num_trials} trials with {result.num_points} points")
+    if result.num_bad_lines:
+        typer.echo(f"{result.num_bad_lines} damaged lines were skipped", err=True)

@@ -1,0 +1,173 @@
+"""`core-sdk run`."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from core_sdk._interfaces.cli._arguments import (
+    AvoidBusy,
+    Detach,
+    Hparams,
+    NewLabels,
+    Notes,
+    NumNodes,
+    SbatchOptions,
+    Seed,
+    TrialName,
+    parse_duration,
+    parse_hparams,
+    parse_slots,
+)
+from core_sdk._interfaces.cli._ids import WrittenTrial, parse_trial
+from core_sdk._interfaces.cli._messages import say
+
+if TYPE_CHECKING:
+    from core_sdk._home.attempts.starting import AttemptStart
+
+
+class _Engine(enum.StrEnum):
+    local = "local"
+    slurm = "slurm"
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(help="The command to start, after `--`.", show_default=False)],
+    name: Annotated[
+        str | None,
+        typer.Option(help="The experiment's name.", show_default="the script's name, or what it gives init()"),
+    ] = None,
+    trial_name: TrialName = None,
+    notes: Notes = "",
+    label: NewLabels = None,
+    hparam: Hparams = None,
+    seed: Seed = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            parser=parse_slots,
+            metavar="N",
+            help="Wait for so many GPUs, or places on the CPU, and take them from all users of this machine; a "
+            "launcher starts a rank for each.",
+            show_default="none are taken; a launcher asks the machine",
+        ),
+    ] = None,
+    avoid_busy: AvoidBusy = False,
+    detach: Detach = False,
+    trial: WrittenTrial = None,
+    writer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Start no trial: the script's init() reports about --trial under this name, beside its own program.",
+        ),
+    ] = None,
+    parent: Annotated[
+        int | None, typer.Option(metavar="ID", parser=parse_trial, help="The trial of which this one is a variation.")
+    ] = None,
+    hypothesis: Annotated[str, typer.Option(metavar="TEXT", help="What the variation is expected to show.")] = "",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="TIME",
+            parser=parse_duration,
+            help="How long it may run: 90s, 5m, 2h.",
+        ),
+    ] = None,
+    engine: Annotated[
+        _Engine, typer.Option(help="Where it runs: on this machine, or as a job of Slurm.")
+    ] = _Engine.local,
+    nodes: NumNodes = 1,
+    sbatch: SbatchOptions = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Slurm: print the batch script, and submit nothing.")
+    ] = False,
+) -> None:
+    """Start a training script as a new trial, and keep its output.
+
+    core-sdk run --name digits -- python train.py --lr 0.1
+    core-sdk run --trial 12 --writer evaluator -- python evaluate.py
+    core-sdk run --engine slurm --slots 8 --sbatch=--time=4:00:00 -- python -m launch.torch_distributed train.py
+
+    The output is kept for `core-sdk trial logs` and shown on stdout: the script's stdout and stderr together, in their
+    order. If stdout is a terminal, the script sees a terminal too. Ctrl-C and SIGTERM are handed on to the script: one
+    that asks should_preempt() saves and stops, and a second Ctrl-C ends it. If the terminal is closed, or core-sdk
+    itself is killed, the script goes on, and its output and its end are still recorded.
+
+    With --slots it first waits until no other trial has the slots, of anybody on this machine, and those who came
+    earlier have theirs: `core-sdk slot list` shows them. The trial begins, and gets its number, after that.
+
+    With --parent or --hypothesis the sources in this directory are kept, so that `core-sdk trial evidence` can show
+    what was changed. When its time is over, a script is asked to stop, as by `trial pause`, and killed 30 s later.
+
+    With --writer the command takes the place of core-sdk: its output and its exit status are its own.
+    """
+    if trial is not None or writer is not None:
+        given = (name, trial_name, notes or None, label, hparam, seed, slots, avoid_busy or None, detach or None,
+                 parent, hypothesis or None, time_limit)  # fmt: skip
+        _write(command, trial, writer, is_alone=all(each is None for each in given))
+    if engine == _Engine.local and (nodes > 1 or sbatch or dry_run):
+        raise typer.BadParameter("--nodes, --sbatch and --dry-run are about Slurm: give --engine slurm, too")
+    if avoid_busy and (slots is None or engine != _Engine.local):
+        raise typer.BadParameter("--avoid-busy is for the GPUs of this machine that --slots takes")
+    from core_sdk._execution.agent.starting import Agent
+
+    agent = Agent() if engine == _Engine.local else None  # it imports what it needs while we do
+    from core_sdk._ground.environment import Environment
+    from core_sdk._home.attempts.definition import Description
+    from core_sdk._home.attempts.starting import begin, check_beginning
+    from core_sdk._home.folders import Home
+    from core_sdk._interfaces.cli.running.attempt import run_attempt
+
+    described = Description(trial_name, notes, label or [], parent, hypothesis, time_limit)
+    hparams = parse_hparams(hparam or [])
+    home = Environment.read().home
+    if parent is not None:
+        Home.open(home).trial(parent)  # an unknown one fails before anything is started
+    start = partial(begin, home, command, name=name, described=described, hparams=hparams, seed=seed)
+    start = partial(_keeping_sources, start) if parent is not None or hypothesis else start
+    if agent is not None:
+        from core_sdk._interfaces.cli.running.slots import slots_in_turn
+
+        check_beginning(command, name, hparams)  # before it waits
+        with slots_in_turn(slots, home, avoids_busy=avoid_busy) as taken:
+            raise typer.Exit(run_attempt(agent, partial(start, slots=taken), is_detached=detach))
+    from core_sdk._execution.slurm.script import JobRequest
+    from core_sdk._interfaces.cli.running.slurm import run_in_slurm
+
+    decide = partial(start, num_slots=slots)
+    request = JobRequest(nodes, slots, options=tuple(sbatch or ()))
+    raise typer.Exit(run_in_slurm(decide, request, is_dry_run=dry_run, is_detached=detach))
+
+
+def _keeping_sources(start: Callable[..., AttemptStart], **options: Any) -> AttemptStart:
+    from core_sdk._analysis.evidence import keep_sources
+
+    started = start(**options)
+    if problem := keep_sources(started.folder, Path.cwd()):
+        say(f"trial {started.folder.trial_id}: {problem}")
+    return started
+
+
+def _write(command: Sequence[str], trial: int | None, writer: str | None, *, is_alone: bool) -> NoReturn:
+    """Starts the command in the place of this process, as a writer of the trial."""
+    from core_sdk._ground.environment import writer_variables
+    from core_sdk._ground.records import check_writer_name
+    from core_sdk._home.attempts.command import resolve
+
+    if trial is None or writer is None:
+        raise typer.BadParameter("a writer needs both: --trial ID --writer NAME")
+    if not is_alone:
+        raise typer.BadParameter("a writer does not describe the trial: give only --trial and --writer")
+    try:
+        variables = writer_variables(check_writer_name(writer), trial)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    argv = resolve(command)
+    os.execve(argv[0], argv, os.environ | variables)

@@ -1,0 +1,71 @@
+"""`core-sdk submit`."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import typer
+
+from core_sdk._interfaces.cli._arguments import Hparams, NewLabels, NumNodes, SbatchOptions, parse_hparams, parse_slots
+from core_sdk._interfaces.render.output import AsJson
+
+
+class ExperimentEngine(enum.StrEnum):
+    local = "local"
+    ray = "ray"
+    slurm = "slurm"
+
+
+def submit(
+    command: Annotated[list[str], typer.Argument(help="The command of the trial, after `--`.", show_default=False)],
+    name: Annotated[str, typer.Option(help="The experiment's name.", show_default="the script's name")] = "",
+    notes: Annotated[str, typer.Option(metavar="TEXT", help="The experiment's description.")] = "",
+    label: NewLabels = None,
+    hparam: Hparams = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            parser=parse_slots,
+            metavar="N",
+            help="GPUs, or places on the CPU; a launcher starts a rank for each.",
+            show_default="1 on each node",
+        ),
+    ] = None,
+    engine: Annotated[ExperimentEngine, typer.Option(help="Where it runs.")] = ExperimentEngine.local,
+    nodes: NumNodes = 1,
+    sbatch: SbatchOptions = None,
+    priority: Annotated[int, typer.Option(min=1, max=99, help="Smaller numbers are served first.")] = 42,
+    max_restarts: Annotated[int, typer.Option(min=0, help="How often it is started again after a failure.")] = 5,
+    metric: Annotated[str, typer.Option(metavar="NAME", help="The validation metric that says what is best.")] = "loss",
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show the trial until the end; exit with 0 only if it is COMPLETED.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Queue a training in the background, and start it again when it fails.
+
+    core-sdk submit --slots 2 -- python -m launch.torch_distributed train.py --lr 0.1
+
+    This is the short form of an experiment with one trial: it trains when its slots are free, and goes on from its
+    newest checkpoint after a failure. `core-sdk queue list` shows it while it waits, and the commands of experiments
+    steer it. A configuration (`core-sdk experiment create`) can say more.
+    """
+    from core_sdk._execution.steering import experiments
+    from core_sdk._interfaces.cli.experiment.submitting import submit_to_master
+
+    hparams = parse_hparams(hparam or [])
+    if engine is not ExperimentEngine.slurm and (nodes > 1 or sbatch):
+        raise typer.BadParameter("--nodes and --sbatch are about Slurm: give --engine slurm, too")
+    config = experiments.config_of_command(
+        command,
+        name=name,
+        description=notes,
+        labels=label or (),
+        hparams=hparams,
+        metric=metric,
+        max_restarts=max_restarts,
+        resources={"engine": engine.value, "slots_per_trial": slots or nodes, "priority": priority}
+        | ({"slurm": {"nodes": nodes, "sbatch_args": sbatch or []}} if engine is ExperimentEngine.slurm else {}),
+    )
+    submit_to_master(lambda home: experiments.submit(home, config), "Created", as_json=as_json, is_followed=follow)

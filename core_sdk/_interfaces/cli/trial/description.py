@@ -1,0 +1,124 @@
+"""What `trial describe` shows."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from core_sdk._ground.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
+from core_sdk._home import Home, open_view
+from core_sdk._home.finding.facts import first_values
+from core_sdk._home.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow
+from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.render.text import MOST_LISTED, format_size, format_time, listed, more_than
+from core_sdk.errors import RecordDamagedError
+
+_NUM_ALERTS = 10
+
+
+def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str, str | list[str]]]:
+    """Returns what is known of the trial, for programs and for people."""
+    with open_view(home) as view:
+        row, summary, alerts, media = (
+            view.trial(trial_id),
+            view.summary(trial_id),
+            [alert for alert in view.alerts(trial_id) if not alert.is_superseded][-_NUM_ALERTS:],
+            view.media(trial_id, rank="all", superseded=True),
+        )
+    try:
+        command = home.trial(trial_id).read_command()
+    except RecordDamagedError as error:
+        say(str(error))
+        command = None
+    sizes = {found.file.name: found.file.size_bytes for found in media if not found.file.problem}
+    value = fields_of(row) | {
+        "summary": summary,
+        "alerts": [fields_of(alert) for alert in alerts],
+        "num_media_files": len(sizes),
+        "media_size_bytes": sum(sizes.values()),
+        "command": command.argv if command else None,
+        "working_directory": command.cwd if command else None,
+    }
+    media_size = {"Media": f"{len(sizes)} files, {format_size(sum(sizes.values()))}" if sizes else ""}
+    told = {"Alerts": [_alert(alert) for alert in alerts]}
+    return value, _properties(row, command) | told | media_size | _figures(summary)
+
+
+def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str]:
+    return {
+        "Trial": str(trial.trial_id),
+        "Name": trial.name,
+        "Experiment": f"{trial.experiment_name} ({trial.experiment_id})",
+        "Labels": listed(trial.labels),
+        "State": trial.state,
+        "Reason": trial.reason,
+        "Status": trial.status,
+        "Progress": _percentage(trial.progress),
+        "Ranks": ", ".join(map(_rank, trial.ranks)),
+        "Writers": ", ".join(map(_writer, trial.writers)),
+        "Steps": str(trial.steps_completed),
+        "Attempts": str(trial.num_attempts),
+        "Seed": str(trial.seed),
+        "Started": format_time(trial.created),
+        "Ended": format_time(trial.ended),
+        "Hyperparameters": _free_form(trial.hparams),
+        "Metadata": _free_form(trial.metadata),
+        "Latest checkpoint": trial.latest_checkpoint or "",
+        "Continued from": trial.continued_from or "",
+        "Varies trial": "" if trial.parent is None else str(trial.parent),
+        "Hypothesis": trial.hypothesis,
+        "Verdict": f"{trial.verdict}: {trial.verdict_reason}" if trial.verdict_reason else trial.verdict,
+        "Command": shlex.join(command.argv) if command else "",
+        "Directory": command.cwd if command else "",
+        **(_environment(trial.environment) if trial.environment else {}),
+        "Lost records": f"{trial.num_dropped}; all others are kept" if trial.num_dropped else "",
+        "Notes": trial.notes,
+        "Damaged lines": str(trial.num_bad_lines) if trial.num_bad_lines else "",
+    }
+
+
+def _environment(row: EnvironmentRecord) -> dict[str, str]:
+    changes = {True: " (with changes that were not committed)", False: " (nothing uncommitted)", None: ""}
+    parts = [row.host, f"{row.num_cpus} CPUs", format_size(row.memory_bytes), *row.gpus]
+    return {
+        "Git commit": f"{row.git_commit}{changes[row.git_is_dirty]}" if row.git_commit else "",
+        "Python": row.python,
+        "Packages": ", ".join(f"{name} {version}" for name, version in row.packages.items()),
+        "Machine": ", ".join(parts),
+    }
+
+
+def _rank(row: RankRow) -> str:
+    progress = f" {_percentage(row.progress)}" if row.progress is not None else ""
+    return f"{row.rank} ({row.host}){progress}"
+
+
+def _writer(row: WriterRow) -> str:
+    because = f": {row.reason}" if row.reason else ""
+    since = f"; not seen since {format_time(row.last_time)}" if row.state == "UNKNOWN" else ""
+    return f"{row.name} ({row.host}, {row.state}{because}{since})"
+
+
+def _alert(row: AlertRow) -> str:
+    return f"{row.level} at step {row.steps_completed}: {row.title}: {row.description}"
+
+
+def _percentage(progress: float | None) -> str:
+    return "" if progress is None else f"{progress:.0%}"
+
+
+def _free_form(value: dict[str, Any] | None) -> str:
+    kept, total = first_values(value or {}, MOST_LISTED)
+    return f"{strict_json(kept)}{more_than(total)}" if kept else ""
+
+
+def _figures(summary: Summary) -> dict[str, str]:
+    pairs = [(group, name) for group, metrics in summary.items() for name in metrics]
+    more = {"Metrics": f"the first {MOST_LISTED}{more_than(len(pairs))}"} if len(pairs) > MOST_LISTED else {}
+    return more | {
+        # A series that holds nothing but NaN has neither minimum nor mean.
+        f"{group} {name}": ", ".join(
+            f"{what} {format_number(value)}" for what, value in summary[group][name].items() if value is not None
+        )
+        for group, name in pairs[:MOST_LISTED]
+    }

@@ -1,0 +1,136 @@
+"""`core-sdk trial logs`: the output of attempts, byte for byte."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict
+from typing import Annotated, cast
+
+import typer
+
+from core_sdk._ground.records import strict_json
+from core_sdk._home import Home
+from core_sdk._home.attempts.running import attempt_rows
+from core_sdk._home.logs.levels import LEVELS, LogLevel
+from core_sdk._home.logs.lines import LogFilter, LogLine, LogLines
+from core_sdk._home.logs.stream import LogReader
+from core_sdk._interfaces.cli._arguments import FollowOutput
+from core_sdk._interfaces.cli._home import open_home
+from core_sdk._interfaces.cli._ids import TrialId
+from core_sdk.errors import CoreSDKError, NotRecordedError
+
+_STDOUT = 1
+_PAGE_LINES = 10_000
+
+
+def logs(
+    trial_id: TrialId,
+    follow: FollowOutput = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.", show_default="all")] = None,
+    rank: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Only what this rank wrote, where a launcher started several; may be repeated."),
+    ] = None,
+    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.", show_default="all")] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="Only the first lines.", show_default="all")] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL", help=f"Only lines of this level or a higher one: {', '.join(LEVELS)}.", show_default="all"
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each line, with attempt, rank, level and text.")
+    ] = False,
+) -> None:
+    """Print the output of a trial that `core-sdk run` or `trial resume` started.
+
+    With one --rank the lines come without their [rank=N]. Lines of the launcher itself belong to no rank.
+    """
+    if follow and (head is not None or level is not None or as_json):
+        raise typer.BadParameter("--head, --level and --json show what is there: leave out --follow")
+    if head is not None and tail is not None:
+        raise typer.BadParameter("give --head or --tail, not both")
+    if level is not None and level.upper() not in LEVELS:
+        raise typer.BadParameter(f"{level!r} is none of {', '.join(LEVELS)}", param_hint="--level")
+    home, ranks = open_home(), rank or []
+    known = [row.attempt for row in attempt_rows(home.trial(trial_id))]
+    if attempt is not None and attempt not in known:
+        raise NotRecordedError(f"trial {trial_id} has no attempt {attempt}", "Its attempts", known)
+    kept = LogReader(home, trial_id, attempt=attempt).attempts()
+    if not kept:
+        what = f"trial {trial_id}" if attempt is None else f"attempt {attempt} of trial {trial_id}"
+        keepers = "`core-sdk run` and `core-sdk trial resume` keep the output of scripts"
+        raise CoreSDKError(f"no output of {what} was kept: only {keepers}.")
+    # The last lines are those of the last attempt.
+    reader = LogReader(home, trial_id, attempt=attempt if tail is None else kept[-1].attempt, ranks=ranks)
+    if not (follow and reader.is_running()):
+        _check_ranks(reader, trial_id, ranks)
+    present: Iterator[bytes] = (chunk.content for chunk in reader.read())
+    if level is not None or as_json:
+        wanted = LogFilter(ranks, cast(LogLevel, (level or "DEBUG").upper()))
+        found = _lines(home, trial_id, [row.attempt for row in reader.attempts()], wanted)
+        present = (_as_json(attempt, line) if as_json else _as_text(line) for attempt, line in found)
+    if head is not None:
+        present = _first_lines(present, head)
+    for content in present if tail is None else _last_lines(present, tail):
+        _write(content)
+    if level is None and head is None and not as_json:
+        for chunk in itertools.chain(reader.follow() if follow else (), reader.finish()):
+            _write(chunk.content)
+
+
+def _lines(home: Home, trial_id: int, attempts: Iterable[int], wanted: LogFilter) -> Iterator[tuple[int, LogLine]]:
+    """Yields the wanted lines, each with its attempt."""
+    for attempt in attempts:
+        lines = LogLines(home, trial_id, attempt)
+        next_line: int | None = 0
+        while next_line is not None:
+            page = lines.read(next_line, _PAGE_LINES, wanted)
+            yield from ((attempt, line) for line in page.lines)
+            next_line = page.next_line
+
+
+def _as_text(line: LogLine) -> bytes:
+    return f"{line.text}\n".encode("utf-8", "surrogateescape")
+
+
+def _as_json(attempt: int, line: LogLine) -> bytes:
+    text = line.text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return f"{strict_json({'attempt': attempt, **asdict(line), 'text': text})}\n".encode()
+
+
+def _first_lines(contents: Iterable[bytes], num_lines: int) -> Iterator[bytes]:
+    for content in contents:
+        lines = content.splitlines(keepends=True)[:num_lines]
+        yield b"".join(lines)
+        num_lines -= sum(line.endswith(b"\n") for line in lines)
+        if num_lines <= 0:
+            return
+
+
+def _check_ranks(reader: LogReader, trial_id: int, chosen: Collection[int]) -> None:
+    if not chosen:
+        return
+    # A log without a launcher's prefixes is the output of rank 0.
+    present = set().union(*(reader.ranks_of(row.attempt) or {0} for row in reader.attempts()))
+    for rank in chosen:
+        if rank not in present:
+            names = ", ".join(map(str, sorted(present))) or "none"
+            raise CoreSDKError(f"rank {rank} of trial {trial_id} has written nothing. Ranks with output: {names}.")
+
+
+def _write(content: bytes) -> None:
+    while content:
+        content = content[os.write(_STDOUT, content) :]
+
+
+def _last_lines(contents: Iterable[bytes], num_lines: int) -> Iterator[bytes]:
+    lines: list[bytes] = []
+    for content in contents:
+        lines = io.BytesIO(b"".join(lines) + content).readlines()
+        del lines[: max(0, len(lines) - num_lines)]
+    yield from lines

@@ -1,0 +1,166 @@
+"""The commands that show trials, or copy what they have recorded."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from core_sdk._home import open_view
+from core_sdk._home.finding.best import deciding_metric
+from core_sdk._interfaces.cli._arguments import BestMetric, Since, SmallerIsBetter, Sort, Where
+from core_sdk._interfaces.cli._home import hear_of_slurm, open_home
+from core_sdk._interfaces.cli._ids import OfExperiment, TrialId, TrialIds
+from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.cli.trial.description import describe_trial
+from core_sdk._interfaces.cli.trial.listing import choose_trials, print_trials, with_searched
+from core_sdk._interfaces.cli.trial.logs import logs
+from core_sdk._interfaces.cli.trial.media import media
+from core_sdk._interfaces.cli.trial.plot import plot
+from core_sdk._interfaces.cli.trial.reports import metrics
+from core_sdk._interfaces.render.output import AsCsv, AsJson, Fields, Limit, choose_form, limited, print_one
+
+
+def register(app: typer.Typer) -> None:
+    app.command("list")(list_trials)
+    for command in (describe, metrics, media, plot, logs, download, tensorboard):
+        app.command()(command)
+
+
+def list_trials(
+    experiment: OfExperiment = None,
+    where: Where = "",
+    label: Annotated[
+        list[str] | None, typer.Option(help="Only those with this label; may be repeated: with all of them.")
+    ] = None,
+    sort: Sort = "",
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Show this as the first column; may be repeated.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
+    since: Since = None,
+    limit: Limit = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only their numbers: `core-sdk trial archive $(… -q)`.")
+    ] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    fields: Fields = "",
+) -> None:
+    """List trials, with their hyperparameters and the last values of their metrics.
+
+    Columns whose values differ between the trials come first. A table shows as many as the width of the terminal
+    allows; --json and --csv have all. With --since, trials that run are new.
+
+    NAME is a hyperparameter (lr, model.layers), a metric (accuracy, training.loss), the extreme of a metric
+    (min.loss, max.accuracy), or one of id, experiment, state, steps, attempts, reason, label, name, notes. A condition
+    compares names with values by = != < <= > >= contains, and joins comparisons by and, or, not and parentheses. Text
+    with spaces stands in quotes. A trial that lacks a name fulfils no comparison with it.
+    """
+    form = choose_form(as_json, as_csv, fields)
+    if quiet and not form.is_table:
+        raise typer.BadParameter("give --quiet, --json, --csv or --fields, one of them")
+    home = open_home()
+    chosen = partial(
+        choose_trials,
+        experiment_id=experiment,
+        labels=label or (),
+        where=where,
+        sort=sort,
+        columns=column or (),
+        with_archived=every,
+        since=since,
+    )
+    with open_view(home) as view:
+        found, names = chosen(view)
+        has_trials = bool(found or view.trials(experiment))
+    if hear_of_slurm(home, (one.row for one in found)):
+        with open_view(home) as view:
+            found, names = chosen(view)
+    found = limited(found, limit or 0 if quiet else limit, form, are_ordered=bool(sort))
+    if quiet:
+        sys.stdout.writelines(f"{one.row.trial_id}\n" for one in found)
+        return
+    if not found and form.is_table:
+        nothing = "No trials yet: `core-sdk run -- python train.py` starts one."
+        typer.echo("No trial fulfils the condition." if has_trials else nothing)
+        return
+    if experiment is not None and form.is_table:
+        names = with_searched(names, home.experiment(experiment).read().searcher_metric, found)
+    print_trials(found, names, form)
+
+
+def describe(
+    trial_id: TrialId,
+    with_metrics: Annotated[
+        bool, typer.Option("--metrics", help="Also what it reported, as `trial metrics` shows it.")
+    ] = False,
+    as_json: AsJson = False,
+    fields: Fields = "",
+) -> None:
+    """Show what is known of a trial, with the code and the machine of its newest attempt."""
+    form = choose_form(as_json, fields=fields)
+    if with_metrics and form.is_json:
+        raise typer.BadParameter("--metrics is for tables: `trial metrics --json` prints all reports")
+    home = open_home()
+    with open_view(home) as view:
+        rows = [view.trial(trial_id)]
+    hear_of_slurm(home, rows)
+    value, properties = describe_trial(home, trial_id)
+    print_one(value, properties, form)
+    if with_metrics:
+        typer.echo()
+        metrics(trial_id)
+
+
+def download(
+    trial_id: TrialId,
+    best: Annotated[bool, typer.Option("--best", help="Of its best validation.", show_default="latest")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="The newest one, which is the default.")] = False,
+    metric: BestMetric = None,
+    smaller_is_better: SmallerIsBetter = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Where to.", show_default="checkpoints/ID"),
+    ] = None,
+) -> None:
+    """Copy the files of a trial's newest or best checkpoint to a directory, and verify each of them."""
+    from core_sdk.client import Tracker  # slow to import
+
+    if best and latest:
+        raise typer.BadParameter("give --best or --latest, not both")
+    home = open_home()
+    trial = Tracker(home.root).get_trial(trial_id)
+    by = deciding_metric(home, trial.experiment_id, metric, smaller_is_better)
+    chosen = (by.name, by.smaller_is_better) if by else (None, None)
+    try:
+        checkpoint = trial.select_checkpoint(not best, best, None, *chosen)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(checkpoint.download(output))
+
+
+def tensorboard(
+    trial_ids: TrialIds,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 6006,
+    export: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write event files into this directory, and show nothing.")
+    ] = None,
+) -> None:
+    """Show the curves and media of trials in TensorBoard, also while they train, until Ctrl-C."""
+    from core_sdk._analysis.tensorboard import showing  # needs TensorBoard
+
+    home = open_home()
+    trials = [home.trial(trial_id) for trial_id in trial_ids]
+    if export is not None:
+        showing.export(trials, export)
+        return
+    try:
+        showing.show(trials, port, lambda url: say(f"TensorBoard is at {url}; Ctrl-C ends it"))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--port") from None
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,190 @@
+"""Prints results: tables for people, JSON and CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import typer
+
+from core_sdk._ground.records import nonfinite_to_text, plain, strict_json
+from core_sdk._interfaces.render.fields import UnknownFieldError, parse_fields, take
+from core_sdk._interfaces.render.tables import Column, print_properties, print_table
+from core_sdk._interfaces.render.text import printable
+
+# A spreadsheet runs a cell that begins like this as a formula.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+LIMIT = 50
+"""The number of rows of a list in a table that no terminal shows."""
+
+_Row = TypeVar("_Row")
+Properties = Mapping[str, object]
+"""The properties of a thing by name, for people. A list is shown as lines, and an empty value is left out."""
+
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help='Print JSON; numbers that JSON lacks are "NaN", "Infinity" and "-Infinity".'),
+]
+AsCsv = Annotated[
+    bool, typer.Option("--csv", help="Print CSV; text that a spreadsheet would take for a formula gets a leading '.")
+]
+
+Fields = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,…",
+        help="Only these fields, as JSON, or CSV with --csv; a dot leads into an object: trial_id,metrics.validation.",
+        show_default="all",
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="The newest N, or with an order the first N; 0: all.",
+        show_default=f"all; of a table that no terminal shows, {LIMIT}",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form in which results are printed: a table, unless it is JSON or CSV."""
+
+    is_json: bool = False
+    is_csv: bool = False
+    fields: tuple[str, ...] = ()
+    """The fields that JSON and CSV have; empty for all."""
+
+    @property
+    def is_table(self) -> bool:
+        return not (self.is_json or self.is_csv)
+
+
+def choose_form(as_json: bool, as_csv: bool = False, fields: str = "") -> Form:
+    """Returns the form that options ask for. Raises `typer.BadParameter`."""
+    if as_json and as_csv:
+        raise typer.BadParameter("give --json or --csv, not both")
+    try:
+        names = parse_fields(fields) if fields else ()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--fields") from None
+    return Form(as_json or bool(names and not as_csv), as_csv, names)
+
+
+def limited(rows: list[_Row], limit: int | None, form: Form, *, are_ordered: bool = False) -> list[_Row]:
+    """Returns the last rows within the limit, or the first ones if they are ordered.
+
+    Without a limit these are all, unless it is a table that no terminal shows: it is read by a program, or a model
+    that pays by the token. Stderr then says how many there are.
+    """
+    most = limit if limit is not None else LIMIT if form.is_table and not sys.stdout.isatty() else 0
+    if not most or len(rows) <= most:
+        return rows
+    if limit is None:
+        which = "first" if are_ordered else "newest"
+        print(f"core-sdk: these are the {which} {most} of {len(rows)}; --limit 0 shows all", file=sys.stderr)
+    return rows[:most] if are_ordered else rows[-most:]
+
+
+def print_rows(
+    rows: Sequence[_Row], row_type: type[_Row], columns: Sequence[Column[_Row]], form: Form, nothing: str
+) -> None:
+    """Prints all rows, dataclass instances of `row_type`.
+
+    A table shows only `columns`, or the text `nothing` if there are no rows.
+    """
+    if form.is_json:
+        print_list(rows, form.fields)
+    elif form.fields:
+        print_fields_as_csv(rows, form.fields)
+    elif form.is_csv:
+        names = [field.name for field in dataclasses.fields(row_type)]  # type: ignore[arg-type]
+        print_csv([names, *([getattr(row, name) for name in names] for row in rows)])
+    elif rows:
+        print_table(columns, rows)
+    else:
+        typer.echo(nothing)
+
+
+def print_one(value: Any, told: Properties | str, form: Form) -> None:
+    """Prints all of `value` as JSON, or `told`, properties or one line, for people."""
+    if form.is_json:
+        print_object(value, form.fields)
+    elif isinstance(told, str):
+        typer.echo(printable(told))
+    else:
+        print_properties(told)
+
+
+def confirm(question: str, is_confirmed: bool) -> None:
+    """Ends the command unless the person agrees."""
+    if not is_confirmed:
+        typer.confirm(question, abort=True, err=True)
+
+
+def print_object(value: Any, fields: Sequence[str] = ()) -> None:
+    print(json.dumps(chosen(value, fields), allow_nan=False, indent=2))
+
+
+def print_list(values: Iterable[Any], fields: Sequence[str] = ()) -> None:
+    """Prints one element per line, each as soon as the iterable yields it."""
+    print_elements(strict_json(chosen(value, fields) if fields else value) for value in values)
+
+
+def print_fields_as_csv(values: Iterable[Any], fields: Sequence[str]) -> None:
+    """Prints CSV with these fields of each value as columns."""
+    rows = iter(fields_as_csv(values, fields))
+    first = list(islice(rows, 1))  # a name that is unknown fails before anything is printed
+    print_csv(chain([fields], first, rows))
+
+
+def fields_as_csv(values: Iterable[Any], fields: Sequence[str]) -> Iterator[list[Any]]:
+    """Yields a row of CSV for each value."""
+    return (list(chosen(value, fields).values()) for value in values)
+
+
+def chosen(value: Any, fields: Sequence[str]) -> Any:
+    """Returns the value as JSON has it, with only these fields. Raises `typer.BadParameter`."""
+    known = plain(value)
+    try:
+        return take(known, fields) if fields else known
+    except UnknownFieldError as error:
+        raise typer.BadParameter(str(error), param_hint="--fields") from None
+
+
+def print_elements(texts: Iterable[str]) -> None:
+    """Prints a list, like `print_list`, of elements that are JSON already."""
+    remaining = iter(texts)
+    first = next(remaining, None)
+    if first is None:
+        print("[]")
+        return
+    sys.stdout.write(f"[\n{first}")
+    sys.stdout.writelines(f",\n{text}" for text in remaining)
+    print("\n]")
+
+
+def print_csv(rows: Iterable[Sequence[Any]]) -> None:
+    """Prints rows, of which the first may be the names of the columns."""
+    csv.writer(sys.stdout, lineterminator="\n").writerows([cell(value) for value in row] for row in rows)
+
+
+def cell(value: Any) -> Any:
+    """Puts a `'` before text that a spreadsheet would run as a formula; lists, mappings and records become JSON."""
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
+    if isinstance(value, float):
+        return nonfinite_to_text(value)
+    if isinstance(value, (dict, list, tuple)) or dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct):
+        return strict_json(value)
+    return "" if value is None else value

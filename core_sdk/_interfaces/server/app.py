@@ -1,0 +1,174 @@
+"""The application: checks each request, and lets its route answer it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as Routed
+from starlette.routing import Router
+from starlette.types import Message, Receive, Scope, Send
+
+from core_sdk._ground.decoding import convert, json_decoder
+from core_sdk._ground.records import plain
+from core_sdk._interfaces.server.connections import vouch
+from core_sdk._interfaces.server.errors import RequestError, refusal_of
+from core_sdk._interfaces.server.events import Events
+from core_sdk._interfaces.server.openapi import describe
+from core_sdk._interfaces.server.pages import PageFile
+from core_sdk._interfaces.server.route import Route
+from core_sdk._interfaces.server.routes.table import ROUTES
+from core_sdk._interfaces.server.security import FRAME_HEADERS, HEADERS, MAX_BODY_BYTES, Gate
+from core_sdk._interfaces.server.shared_view import SharedView
+
+PREFIX = "/api/v1"
+_FILES = ("/file", "/archive")
+"""The ends of the addresses of files that a browser saves by itself."""
+_FRAME = "/frame.html"
+_PATIENCE_S = 0.1
+_PAUSE_S = 0.01
+
+
+class App:
+    """An ASGI application."""
+
+    def __init__(self, shared: SharedView, gate: Gate, page: Mapping[str, PageFile]) -> None:
+        self._shared = shared
+        self._gate = gate
+        self._page = page
+        self._events = Events(shared)
+        routes = [
+            Routed(f"{PREFIX}/session", self._answer_session),
+            Routed(f"{PREFIX}/ticket", self._answer_ticket),
+            Routed(f"{PREFIX}/events", self._answer_events),
+            Routed(f"{PREFIX}/openapi.json", self._answer_openapi),
+            *(Routed(PREFIX + one.path, functools.partial(self._answer, one), methods=[one.method]) for one in ROUTES),
+        ]
+        self._router = Router(routes, redirect_slashes=False)
+        self._app = ExceptionMiddleware(self._pass_gate, {Exception: _failed, HTTPException: _failed})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_confined(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        scope["app"] = self  # the router raises its errors only within an application
+        await self._app(scope, receive, send_confined)
+
+    async def end(self) -> None:
+        """Ends the streams of open pages, so that the server need not cut them off."""
+        await self._events.end()
+
+    async def _pass_gate(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers with a file of the page, or lets the router answer, if the gate allows it."""
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        path: str = scope["path"]
+        self._gate.check_address(request.headers)
+        if (file := self._page.get(path)) is not None and request.method in ("GET", "HEAD"):
+            if self._gate.has_own_name(request.headers):
+                vouch(scope)
+            await self._page_file(path, file, request)(scope, receive, send)
+            return
+        ticket = request.query_params.get("ticket") if path.endswith(_FILES) else None
+        self._gate.check(request.method, request.headers, ticket)
+        vouch(scope)
+        await self._router(scope, receive, send)
+
+    def _page_file(self, path: str, file: PageFile, request: Request) -> Response:
+        if path == _FRAME:
+            return Response(file.content, media_type=file.media_type, headers=FRAME_HEADERS)
+        if file.media_type.startswith("text/html"):
+            # Browsers neither list nor suggest an address that was refused, and this one may have the token behind `#`.
+            status = 200 if self._gate.is_known(request.headers) else 401
+            return Response(file.content, status, media_type=file.media_type)
+        # A browser asks for the icon again whenever the address changes.
+        is_icon = file.media_type == "image/svg+xml"
+        kept = {"etag": file.etag, "cache-control": "private, max-age=86400" if is_icon else "no-cache"}
+        if file.etag in request.headers.getlist("if-none-match"):
+            return Response(status_code=304, headers=kept)
+        return Response(file.content, media_type=file.media_type, headers=kept)
+
+    async def _answer_session(self, _request: Request) -> Response:
+        return _json({"key": self._gate.session_key})
+
+    async def _answer_ticket(self, _request: Request) -> Response:
+        return _json({"ticket": self._gate.ticket()})
+
+    async def _answer_events(self, request: Request) -> Response:
+        await self._await_first_look(math.inf)
+        return self._events.answer(request.headers.get("last-event-id"))
+
+    async def _answer_openapi(self, _request: Request) -> Response:
+        return _json(describe(ROUTES, PREFIX))
+
+    async def _answer(self, route: Route, request: Request) -> Response:
+        await self._await_first_look(_PATIENCE_S if route.path == "/home" else math.inf)
+        self._shared.check_home()
+        arguments = {name: _converted(value, route, name) for name, value in request.path_params.items()}
+        if "query" in route.hints:
+            arguments["query"] = convert(_query(request, route), route.query, strict=False)
+        if "body" in route.hints:
+            arguments["body"] = json_decoder(route.hints["body"])(await _body(request) or b"{}")
+        answer = await run_in_threadpool(route.ask, self._shared, **arguments)
+        return answer if isinstance(answer, Response) else _json(answer)
+
+    async def _await_first_look(self, patience_s: float) -> None:
+        """Waits for the first look, without a thread: there are few, and `/home` needs one to tell how far it is."""
+        deadline = time.monotonic() + patience_s
+        try:
+            while self._shared.reading is not None and time.monotonic() < deadline:
+                await asyncio.sleep(_PAUSE_S)
+        except asyncio.CancelledError as error:
+            raise RequestError(503, "server_ends", "the server ends before the records are read") from error
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    refusal = refusal_of(error)
+    return _json(refusal.failure, refusal.status, refusal.headers)
+
+
+def _converted(value: str, route: Route, name: str) -> Any:
+    try:
+        return convert(value, route.path_types[name], strict=False)
+    except msgspec.ValidationError as error:
+        raise RequestError(400, "bad_parameter", f"{name} in the address: {error}") from error
+
+
+def _query(request: Request, route: Route) -> dict[str, Any]:
+    given = {name: request.query_params.getlist(name) for name in request.query_params if name != "ticket"}
+    lists = route.lists
+    if any(len(values) > 1 and name not in lists for name, values in given.items()):
+        raise RequestError(400, "bad_parameter", "a parameter is given twice")
+    return {name: values if name in lists else values[0] for name, values in given.items()}
+
+
+async def _body(request: Request) -> bytes:
+    if (request.headers.get("content-type") or "").partition(";")[0].strip() != "application/json":
+        raise RequestError(415, "not_json", "the body must be JSON", "Send Content-Type: application/json.")
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > MAX_BODY_BYTES:
+            raise RequestError(413, "too_large", f"the body has more than {MAX_BODY_BYTES} bytes")
+    return bytes(content)
+
+
+def _json(answer: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(plain(answer)), status, headers, media_type="application/json")

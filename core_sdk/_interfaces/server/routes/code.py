@@ -1,0 +1,188 @@
+"""Configurations and code. Files of an archive are found by their names in it; nothing is unpacked."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tarfile
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from starlette.responses import FileResponse
+
+from core_sdk._execution.experiments.submitted import SubmittedExperiment
+from core_sdk._ground.config import from_mapping, masked, to_mapping, to_yaml
+from core_sdk._home import Home
+from core_sdk._interfaces.server.errors import RequestError
+from core_sdk._interfaces.server.route import Id, Query, Text
+from core_sdk._interfaces.server.routes.bounds import bounded_values, num_values
+from core_sdk._interfaces.server.shared_view import SharedView
+from core_sdk.errors import CodeDamagedError
+
+_MAX_SHOWN_BYTES = 1 << 20
+_MAX_FILES = 10_000
+_BLOCK_BYTES = 1 << 20
+
+
+class ConfigurationAnswer(msgspec.Struct, frozen=True):
+    completed: dict[str, Any] | None
+    """The configuration with all defaults; secrets are masked. None for trials that were not submitted."""
+    yaml: str
+    original: str
+    """The configuration as its author wrote it, comments included, where it has no secrets; else empty."""
+    hparams: dict[str, Any] | None = None
+    """The first 1,000 hyperparameters of the trial that was asked about."""
+    num_hparams: int = 0
+
+
+class CodeFile(msgspec.Struct, frozen=True):
+    name: str
+    size_bytes: int
+
+
+class CodeAnswer(msgspec.Struct, frozen=True):
+    sha256: str | None
+    """None if the experiment has no code of its own."""
+    files: list[CodeFile]
+
+
+class CodeDifference(msgspec.Struct, frozen=True):
+    """A file that only one of two experiments has, or that differs."""
+
+    name: str
+    size_bytes: int | None
+    """None where the experiment has no such file."""
+    other_size_bytes: int | None
+
+
+class CodeDifferencesQuery(Query, frozen=True):
+    other: Id
+    """The experiment to compare with."""
+
+
+class CodeDifferencesAnswer(msgspec.Struct, frozen=True):
+    sha256: str | None
+    """None if the experiment has no code of its own."""
+    other_sha256: str | None
+    files: list[CodeDifference]
+
+
+class CodeFileQuery(Query, frozen=True):
+    name: Text
+
+
+class FileAnswer(msgspec.Struct, frozen=True):
+    name: str
+    text: str | None
+    """None if it is not text, or larger than 1 MiB."""
+    size_bytes: int
+
+
+def configuration(shared: SharedView, experiment_id: Id) -> ConfigurationAnswer:
+    """Returns the configuration of an experiment."""
+    if not shared.home.experiment(experiment_id).read().is_submitted:
+        return ConfigurationAnswer(None, "", "")
+    submitted = SubmittedExperiment(shared.home, experiment_id)
+    everything = to_mapping(submitted.config)
+    shown = masked(everything)
+    original = submitted.folder.read_original_config().decode(errors="replace") if shown == everything else ""
+    return ConfigurationAnswer(shown, to_yaml(from_mapping(shown).config), original)
+
+
+def trial_configuration(shared: SharedView, trial_id: Id) -> ConfigurationAnswer:
+    """Returns the configuration of a trial's experiment, and the trial's hyperparameters."""
+    row = shared.ask(lambda view: view.trial(trial_id))
+    of_trial = {"hparams": bounded_values(row.hparams), "num_hparams": num_values(row.hparams)}
+    return msgspec.structs.replace(configuration(shared, row.experiment_id), **of_trial)
+
+
+def code(shared: SharedView, experiment_id: Id) -> CodeAnswer:
+    """Returns the files of an experiment's code."""
+    home = shared.home
+    sha256 = _sha256(home, experiment_id)
+    if sha256 is None:
+        return CodeAnswer(None, [])
+    with _opened(home, sha256) as archive:
+        files = [CodeFile(one.name, one.size) for one in archive if one.isfile()][:_MAX_FILES]
+    return CodeAnswer(sha256, files)
+
+
+def code_differences(shared: SharedView, experiment_id: Id, query: CodeDifferencesQuery) -> CodeDifferencesAnswer:
+    """Returns the files in which the code of two experiments differs."""
+    home = shared.home
+    sha256, other_sha256 = _sha256(home, experiment_id), _sha256(home, query.other)
+    if sha256 is None or other_sha256 is None or sha256 == other_sha256:
+        return CodeDifferencesAnswer(sha256, other_sha256, [])
+    ours, theirs = _digests(home, sha256), _digests(home, other_sha256)
+    nothing = (None, b"")
+    files = [
+        CodeDifference(name, ours.get(name, nothing)[0], theirs.get(name, nothing)[0])
+        for name in sorted(ours.keys() | theirs.keys())
+        if ours.get(name) != theirs.get(name)
+    ]
+    return CodeDifferencesAnswer(sha256, other_sha256, files[:_MAX_FILES])
+
+
+def code_archive(shared: SharedView, experiment_id: Id) -> FileResponse:
+    """Returns all files of an experiment's code, as an archive."""
+    home = shared.home
+    sha256 = _sha256(home, experiment_id)
+    if sha256 is None:
+        raise RequestError(404, "no_such_file", f"experiment {experiment_id} has no code of its own")
+    with _opened(home, sha256):
+        pass  # it can be read
+    name = f"experiment-{experiment_id}-code.tar.gz"
+    return FileResponse(home.code_archive(sha256), media_type="application/gzip", filename=name)
+
+
+def code_file(shared: SharedView, experiment_id: Id, query: CodeFileQuery) -> FileAnswer:
+    """Returns the text of one file of an experiment's code."""
+    home = shared.home
+    sha256 = _sha256(home, experiment_id)
+    if sha256 is not None:
+        with _opened(home, sha256) as archive:
+            for one in archive:
+                if one.name == query.name and one.isfile():
+                    file = archive.extractfile(one)
+                    content = b"" if file is None else file.read(_MAX_SHOWN_BYTES + 1)
+                    return FileAnswer(one.name, _text(content), one.size)
+    raise RequestError(404, "no_such_file", "the experiment's code has no file of this name")
+
+
+def _sha256(home: Home, experiment_id: int) -> str | None:
+    folder = home.experiment(experiment_id)
+    if not folder.read().is_submitted:
+        return None
+    return folder.read_submission().code
+
+
+def _digests(home: Home, sha256: str) -> dict[str, tuple[int | None, bytes]]:
+    """Returns the size and the digest of each file."""
+    found: dict[str, tuple[int | None, bytes]] = {}
+    with _opened(home, sha256) as archive:
+        for one in archive:
+            if (file := archive.extractfile(one)) is not None:
+                digest = hashlib.sha256()
+                while block := file.read(_BLOCK_BYTES):
+                    digest.update(block)
+                found[one.name] = one.size, digest.digest()
+    return found
+
+
+@contextlib.contextmanager
+def _opened(home: Home, sha256: str) -> Iterator[tarfile.TarFile]:
+    """Opens the archive. Raises `CodeDamagedError`, also for damage that is found while it is read."""
+    path = home.code_archive(sha256)
+    try:
+        with tarfile.open(path) as archive:
+            yield archive
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        raise CodeDamagedError(path, f"cannot be read: {error}") from error
+
+
+def _text(content: bytes) -> str | None:
+    if len(content) > _MAX_SHOWN_BYTES or b"\0" in content:
+        return None
+    return content.decode(errors="replace")

@@ -1,0 +1,380 @@
+"""What a home holds, as a server remembers it between questions."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+
+from core_sdk._analysis.charts.common_bins import JoinedMetric, read_common_bins
+from core_sdk._analysis.charts.grouped_curves import Band, Centre, GroupedCurve, group_curve
+from core_sdk._execution.experiments.calling import is_master_running
+from core_sdk._execution.experiments.following import Follower
+from core_sdk._execution.experiments.picture import SearchPicture, read_picture
+from core_sdk._ground.records import SearcherMetric
+from core_sdk._home import Home, View, open_view
+from core_sdk._home.finding.facts import Facts, facts
+from core_sdk._home.logs.lines import LogFilter, LogLines, LogPage
+from core_sdk._home.media import HomeMedia
+from core_sdk._home.rows import Bins, ExperimentRow, Marks, Reading
+from core_sdk._interfaces.server.errors import RequestError
+from core_sdk._interfaces.server.feed import Feed
+from core_sdk.errors import CoreSDKError, TrialNotFoundError
+
+logger = logging.getLogger("core_sdk.server")
+
+_T = TypeVar("_T")
+
+# A look at 10^4 trials takes a fifth of a second of a processor that trains.
+_LEAST_AGE_S = 0.5
+_GREATEST_AGE_S = 1.0
+"""How long after a look is due questions are answered without it."""
+_FULL_LOOK_S = 5.0
+"""How often trials that have ended are looked at: they may be resumed, labelled or deleted."""
+_NUM_REMEMBERED = 16
+_NUM_ANSWERS = 48
+_NUM_SERIES = 2000
+"""The answers about bins that are remembered: at most some 20 kB each, and often two for a series."""
+_NUM_CURVES = 200
+_TRIALS_AT_ONCE = 1000
+_CLOSING_S = 2.0
+_PAUSES = 3
+"""How many times as long as a look took, the next one waits."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The trials and experiments of a home, as of one moment."""
+
+    trials: Mapping[int, Facts] = field(default_factory=dict)
+    experiments: Mapping[int, ExperimentRow] = field(default_factory=dict)
+    _derived: dict[str, Any] = field(default_factory=dict)
+
+    def trials_of(self, experiment_id: int) -> list[Facts]:
+        return [one for one in self.trials.values() if one.row.experiment_id == experiment_id]
+
+    def remember(self, name: str, derive: Callable[[], _T]) -> _T:
+        """Returns what `derive` returns, which is called once. It must depend on the snapshot only."""
+        if name not in self._derived:
+            self._derived[name] = derive()
+        derived: _T = self._derived[name]
+        return derived
+
+
+class _ClosingError(Exception):
+    """The records are being closed, so that reading them ends."""
+
+
+class SharedView:
+    """Keeps one view open, from construction to `close`. Any thread may ask; one question is answered at a time.
+
+    The first look begins at once, in a thread. It may take minutes in a home that nobody has looked at yet; questions
+    wait for it, and until then `reading` says how far it is.
+    """
+
+    def __init__(self, home: Home, *, can_act: bool = True) -> None:
+        self.home = home
+        self.media = HomeMedia(home)
+        self.can_act = can_act
+        self._stack = contextlib.ExitStack()
+        self._lock = threading.Lock()
+        """Guards the view."""
+        self._look_lock = threading.Lock()
+        self._opened: View | None = None
+        self.feed = Feed()
+        self._had_master: bool | None = None
+        self._marks = Marks({}, {})
+        self._snapshot = Snapshot()
+        self._answers: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
+        self._known_bins: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
+        self._known_curves: dict[Hashable, tuple[Sequence[Bins], GroupedCurve]] = {}
+        self._searcher_metrics: dict[int, tuple[str | None, SearcherMetric | None]] = {}
+        self._next_look = self._next_full_look = self._latest_look = 0.0
+        self._log_lock = threading.Lock()
+        self._logs: dict[tuple[int, int], LogLines] = {}
+        self._search_lock = threading.Lock()
+        self._followers: dict[int, Follower] = {}
+        self.reading: Reading | None = Reading()
+        """How far the first look is; None once that has ended."""
+        self._is_closing = False
+        self._was_there = self._is_gone = False
+        self._first_look = threading.Thread(target=self._look_first, name="core-sdk-first-look", daemon=True)
+        self._first_look.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._is_closing = True
+        self._first_look.join(_CLOSING_S)
+        if self._first_look.is_alive():  # it waits for another process that reads the records, and ends with ours
+            return
+        with self._lock:
+            self._stack.close()
+
+    def ask(self, question: Callable[[View], _T]) -> _T:
+        """Returns the answer from the records as of the last look, which is at most about two seconds old."""
+        self._look_if_old()
+        with self._lock:
+            return question(self._view)
+
+    def ask_of_trial(self, trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
+        """Returns the answer as `ask` does, and remembers it for the same `key` until more is recorded of the trial."""
+        self._look_if_old()
+        return self._remembered(self._answers, _NUM_ANSWERS, trial_id, key, question)
+
+    def common_bins(self, trial_ids: Sequence[int], wanted: JoinedMetric) -> dict[int, Bins]:
+        """Returns a metric of several trials in bins, and remembers those of a trial until more is recorded of it."""
+
+        def ask(trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
+            return self._remembered(self._known_bins, _NUM_SERIES, trial_id, key, question)
+
+        self._look_if_old()
+        return read_common_bins(ask, trial_ids, wanted)
+
+    def _remembered(
+        self,
+        answers: dict[tuple[int, Hashable], tuple[str | None, Any]],
+        max_answers: int,
+        trial_id: int,
+        key: Hashable,
+        question: Callable[[View], _T],
+    ) -> _T:
+        with self._lock:  # anew for each question, so that others are answered between
+            mark = self._marks.trials.get(trial_id)
+            known_mark, answer = answers.pop((trial_id, key), (None, None))
+            if answer is None or known_mark != mark:
+                answer = question(self._view)
+            answers[trial_id, key] = mark, answer
+            if len(answers) > max_answers:
+                del answers[next(iter(answers))]
+            found: _T = answer
+            return found
+
+    def group_curve(self, members: Sequence[Bins], centre: Centre, band: Band) -> GroupedCurve:
+        """Returns the curve of a group, and remembers it as long as the same `bins` are remembered."""
+        key = tuple(map(id, members)), centre, band
+        with self._lock:
+            known = self._known_curves.pop(key, None)
+        # The members are kept with their curve, so that no other bins can have their ids.
+        known = known or (members, group_curve(members, centre, band))
+        with self._lock:
+            self._known_curves[key] = known
+            while len(self._known_curves) > _NUM_CURVES:
+                del self._known_curves[next(iter(self._known_curves))]
+        return known[1]
+
+    def searcher_metric(self, experiment_id: int) -> SearcherMetric | None:
+        """Returns the metric that an experiment has recorded, or None if there is none or it cannot be read."""
+        mark = self._marks.experiments.get(experiment_id)
+        known_mark, metric = self._searcher_metrics.get(experiment_id, (None, None))
+        if mark is None or known_mark != mark:
+            try:
+                metric = self.home.experiment(experiment_id).read().searcher_metric
+            except CoreSDKError:
+                metric = None
+            self._searcher_metrics[experiment_id] = mark, metric
+        return metric
+
+    def snapshot(self) -> Snapshot:
+        self._look_if_old()
+        return self._snapshot
+
+    def chosen_trials(self, trial_ids: Sequence[int]) -> list[Facts]:
+        """Returns these trials, each once. Raises `TrialNotFoundError` if there is no such trial."""
+        trials = self.snapshot().trials
+        for trial_id in trial_ids:
+            if trial_id not in trials:
+                raise TrialNotFoundError(trial_id, self.home.root)
+        return [trials[trial_id] for trial_id in dict.fromkeys(trial_ids)]
+
+    def log_page(self, trial_id: int, attempt: int, first: int, limit: int, wanted: LogFilter) -> LogPage:
+        """Returns lines of an attempt's output. The places of its lines are remembered for the latest attempts."""
+        with self._log_lock:
+            log = self._logs.pop((trial_id, attempt), None) or LogLines(self.home, trial_id, attempt)
+            self._logs[trial_id, attempt] = log
+            if len(self._logs) > _NUM_REMEMBERED:
+                del self._logs[next(iter(self._logs))]
+            return log.read(first, limit, wanted)
+
+    def search_picture(self, experiment_id: int) -> SearchPicture:
+        with self._search_lock:
+            follower = self._followers.pop(experiment_id, None) or Follower(self.home, experiment_id)
+            picture = read_picture(follower)  # if it fails, the next question reads from the beginning
+            self._followers[experiment_id] = follower
+            if len(self._followers) > _NUM_REMEMBERED:
+                del self._followers[next(iter(self._followers))]
+            return picture
+
+    def forget(self) -> None:
+        """Lets the next question look at the records again, since an action of this server has just changed them."""
+        with self._look_lock:
+            self._next_look = self._next_full_look = self._latest_look = 0.0
+
+    def check_actions(self) -> None:
+        """Raises `RequestError` if this server only reads."""
+        if not self.can_act:
+            raise RequestError(403, "read_only", "this server only reads", "It was started with --read-only.")
+
+    def check_home(self) -> None:
+        """Raises `RequestError` if the home was there and is not any more: it was moved or removed."""
+        if self._look_for_home():
+            message = f"the home {self.home.root} is not there any more: it was moved or removed"
+            raise RequestError(
+                503, "home_gone", message, "Start `core-sdk ui` with CORE_SDK_HOME set to its new place."
+            )
+
+    def _look_for_home(self) -> bool:
+        """Returns whether the home is gone. Open pages ask again when it goes and when it comes back."""
+        is_there = self.home.root.is_dir()
+        self._was_there |= is_there
+        is_gone = self._was_there and not is_there
+        if is_gone != self._is_gone:
+            self.feed.add_everything()
+        self._is_gone = is_gone
+        return is_gone
+
+    def look(self) -> float:
+        """Looks at the records if that is due, and returns after how many seconds it is due again."""
+        with self._look_lock:
+            if self._look_for_home():
+                return _GREATEST_AGE_S
+            if time.monotonic() >= self._next_look:
+                self._look()
+            return max(0.0, self._next_look - time.monotonic())
+
+    def _look_first(self) -> None:
+        try:
+            self.look()
+        except Exception as error:  # noqa: BLE001  (the next question looks again, and tells whoever asks)
+            logger.debug("the first look at the records has failed: %s", error)
+        finally:
+            self.reading = None
+
+    def _hear_progress(self, reading: Reading) -> None:
+        if self._is_closing:
+            raise _ClosingError
+        if self.reading is not None:
+            self.reading = reading
+
+    @property
+    def _view(self) -> View:
+        assert self._opened is not None  # noqa: S101  (each question begins with a look)
+        return self._opened
+
+    def _look_if_old(self) -> None:
+        """Looks at the records if the last look is too old. While a page is open, its event stream looks instead."""
+        if time.monotonic() < self._latest_look:
+            return
+        with self._look_lock:
+            if time.monotonic() >= min(self._latest_look, self._next_look):
+                self._look()
+
+    def _look(self) -> None:
+        """Looks at the records. Between the parts of a look the view is free for questions."""
+        start = time.monotonic()
+        is_full = start >= self._next_full_look
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._stack.enter_context(open_view(self.home, self._hear_progress, self.media))
+            else:
+                self._opened.refresh(only_open=not is_full)
+            marks = self._opened.marks()
+        trials = self._read_trials(marks.trials)
+        touched = _differing(self._snapshot.trials, trials)
+        experiments = self._read_experiments(trials, touched, marks.experiments)
+        self._tell(trials, touched, experiments, marks.trials)
+        self._marks = marks
+        if trials and not self._snapshot.trials:
+            gc.freeze()  # each collection of garbage that looks at ten thousand trials would hold up all questions
+        if (trials, experiments) != (self._snapshot.trials, self._snapshot.experiments):
+            self._snapshot = Snapshot(trials, experiments)  # a former one has what was derived from it
+        end = time.monotonic()
+        self._next_look = end + max(_LEAST_AGE_S, _PAUSES * (end - start))
+        self._latest_look = self._next_look + _GREATEST_AGE_S
+        if is_full:
+            self._next_full_look = end + max(_FULL_LOOK_S, 10 * (end - start))
+
+    def _read_trials(self, marks: Mapping[int, str]) -> Mapping[int, Facts]:
+        """Returns the facts of all trials.
+
+        The facts of a trial stay the same object unless they are read again, as does the mapping if none are.
+        """
+        known = self._snapshot.trials
+        # No record says whether a process still lives.
+        doubtful = self._snapshot.remember("active", lambda: _active(known)) & marks.keys()
+        doubtful |= {trial_id for trial_id, mark in marks.items() if self._marks.trials.get(trial_id) != mark}
+        doubtful |= marks.keys() - known.keys()
+        if not doubtful and len(marks) == len(known):
+            return known
+        read = {one.row.trial_id: one for one in self._read_facts(sorted(doubtful))}
+        return {one: read.get(one) or known[one] for one in marks if one in read or one in known}
+
+    def _read_facts(self, trial_ids: Sequence[int]) -> Iterator[Facts]:
+        for start in range(0, len(trial_ids), _TRIALS_AT_ONCE):
+            part = trial_ids[start : start + _TRIALS_AT_ONCE]
+            with self._lock:
+                figures = self._view.figures(part)
+                rows = self._view.trials(trial_ids=part)
+            for row in rows:
+                yield facts(row, figures.get(row.trial_id, {}))
+
+    def _read_experiments(
+        self, trials: Mapping[int, Facts], touched: Set[int], marks: Mapping[int, str]
+    ) -> dict[int, ExperimentRow]:
+        known, before = self._snapshot.experiments, self._snapshot.trials
+        found = (of_look.get(trial_id) for trial_id in touched for of_look in (before, trials))
+        doubtful = {one.row.experiment_id for one in found if one is not None} & marks.keys()
+        doubtful |= {
+            experiment_id for experiment_id, mark in marks.items() if self._marks.experiments.get(experiment_id) != mark
+        }
+        with self._lock:
+            read = {row.experiment_id: row for row in self._view.experiments(doubtful)} if doubtful else {}
+        return {one: read.get(one) or known[one] for one in marks if one in read or one in known}
+
+    def _tell(
+        self,
+        trials: Mapping[int, Facts],
+        touched: Set[int],
+        experiments: Mapping[int, ExperimentRow],
+        marks: Mapping[int, str],
+    ) -> None:
+        before = self._snapshot
+        has_master = is_master_running(self.home.root)
+        if self._had_master is None:  # there were no readers before the first look
+            self._had_master = has_master
+            return
+        changed = [
+            trial_id
+            for trial_id in touched & trials.keys()
+            if self._marks.trials.get(trial_id) != marks[trial_id]
+            or (earlier := before.trials.get(trial_id)) is None
+            or trials[trial_id].row != earlier.row
+        ]
+        every_experiment = experiments.keys() | before.experiments.keys()
+        self.feed.add(
+            changed,
+            touched - trials.keys(),
+            [one for one in every_experiment if experiments.get(one) != before.experiments.get(one)],
+            None if has_master == self._had_master else has_master,
+        )
+        self._had_master = has_master
+
+
+def _active(trials: Mapping[int, Facts]) -> set[int]:
+    return {trial_id for trial_id, one in trials.items() if one.row.state == "ACTIVE"}
+
+
+def _differing(before: Mapping[int, Facts], after: Mapping[int, Facts]) -> set[int]:
+    """Returns the trials that were added, removed or read again."""
+    if before is after:
+        return set()
+    return {trial_id for trial_id in before.keys() | after.keys() if before.get(trial_id) is not after.get(trial_id)}

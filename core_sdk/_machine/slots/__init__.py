@@ -1,0 +1,32 @@
+"""The slots of this machine, which all its users share: GPUs, or places on the CPU.
+
+Whoever wants slots puts a ticket into a directory that every user may write. A ticket is a file of its owner's, locked
+by the processes that wait with it, and later by those of the attempt that has the slots
+(`core_sdk/_ground/alive.py`): when they are gone, however they ended, the ticket is void, and its slots are free.
+Tickets are read and written under a lock of the directory, and the earliest comes first. All that is decided is in
+`turns`, a pure function of the tickets.
+
+    000017.ticket   what it waits for, or holds; everybody reads it
+    000017.trial    the home and the trial; its owner alone reads it
+"""
+
+from __future__ import annotations
+
+from core_sdk._machine.slots.directory import SlotDirectory, Ticket
+from core_sdk._machine.slots.machine import Machine, Slots
+from core_sdk._machine.slots.turns import PostedTicket, clock, describe_line, obstacles, waiting_line
+from core_sdk._machine.slots.waiting import obstacles_of, taken_slots
+
+__all__ = [
+    "Machine",
+    "PostedTicket",
+    "SlotDirectory",
+    "Slots",
+    "Ticket",
+    "clock",
+    "describe_line",
+    "obstacles",
+    "obstacles_of",
+    "taken_slots",
+    "waiting_line",
+]

@@ -1,7 +1,0 @@
-"""The output of ranks on its way to the output of the process that supervises them, line by line, with a prefix."""
-
-from __future__ import annotations
-
-from core_sdk.processes.output._outlet import FileCopy, MatchingLines, Outlet, Sink
-from core_sdk.processes.output._prefixed_lines import PrefixedLines
-from core_sdk.processes.output._rank_output import RankOutput, RankPipes, default_prefix

@@ -1,5 +1,0 @@
-"""Experiments as documents to mail (an annex)."""
-
-from core_sdk.reports.document import report_html
-
-__all__ = ["report_html"]

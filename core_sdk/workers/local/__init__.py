@@ -1,5 +1,0 @@
-"""Workers as processes of this machine."""
-
-from __future__ import annotations
-
-from core_sdk.workers.local._engine import LocalEngine, LocalTeam, ProgramArguments, WorkerProcesses

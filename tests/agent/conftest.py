@@ -1,5 +1,0 @@
-"""The command line's fixtures."""
-
-from cli.conftest import cli, start_cli, write_script
-
-__all__ = ["cli", "start_cli", "write_script"]

@@ -1,0 +1,94 @@
+"""The Model Context Protocol's own client, and a server of a home that it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from home.journals import new_trial, record, report
+from parts import needs
+from processes import wait_for
+
+from core_sdk._analysis.evidence import MOST_BYTES
+from core_sdk._home import Home, open_view
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+SCRIPT = """
+from core_sdk import core
+with core.init(name="digits") as context:
+    context.train.report_training_metrics(1, {"loss": 0.5})
+"""
+
+
+async def call(client: Client, name: str, **arguments: Any) -> tuple[bool, str]:
+    """Whether the call has failed, and its text, which is short."""
+    answer = await client.call_tool(name, arguments)
+    text = str(getattr(answer.content[0], "text", ""))
+    assert len(text.encode()) <= MOST_BYTES
+    return bool(answer.is_error), text
+
+
+def client_of(home: Home, *options: str) -> Client:
+    from mcp import Client, StdioServerParameters
+
+    command = ["-m", "core_sdk._interfaces.cli", "mcp", *options]
+    variables = os.environ | {"CORE_SDK_HOME": str(home.root)}
+    return Client(StdioServerParameters(command=sys.executable, args=command, env=dict(variables)))
+
+
+@needs("mcp")
+def test_a_client_reads_a_home(home: Home) -> None:
+    """Lists, evidence and the tree are tools; without --write no tool changes anything, and errors have words."""
+    for number in range(200):
+        record(new_trial(home, lr=number), report(1, "validation", loss=1 / (number + 1)))
+
+    async def visit() -> list[tuple[bool, str]]:
+        async with client_of(home) as client:
+            tools = (await client.list_tools()).tools
+            assert [tool.name for tool in tools if not (tool.annotations and tool.annotations.read_only_hint)] == []
+            return [
+                await call(client, "list_trials", where="hparams.lr >= 198", names=["hparams.lr"]),
+                await call(client, "list_trials"),
+                await call(client, "trial_evidence", trial_id=3, metric="loss"),
+                await call(client, "trial_evidence", trial_id=999),
+                await call(client, "list_trials", where="lr ="),
+            ]
+
+    some, every, evidence, unknown, wrong = asyncio.run(visit())
+
+    assert [line.partition(",")[0] for line in some[1].splitlines()] == ['{"id": 200', '{"id": 199']
+    assert "lines left out" in every[1]
+    assert "best 1:0.333333" in evidence[1]
+    assert unknown[0]
+    assert "there is no trial 999" in unknown[1]
+    assert wrong[0]
+    assert "a value is missing" in wrong[1]
+
+
+@needs("mcp")
+def test_a_client_runs_and_judges_a_variation(home: Home, tmp_path: Path) -> None:
+    """With --write a client starts a training in the background, and records what it decided."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+
+    async def visit() -> None:
+        async with client_of(home, "--write") as client:
+            run = {"command": [sys.executable, "train.py"], "directory": str(tmp_path), "hypothesis": "it works"}
+            assert await call(client, "run_variation", **run) == (False, "1")
+            wait_for(lambda: state() == "COMPLETED")
+            assert (await call(client, "decide", trial_id=1, verdict="perhaps"))[0]
+            assert await call(client, "decide", trial_id=1, verdict="keep", why="it did") == (False, "trial 1: keep")
+            assert await call(client, "tree_of_trials", metric="loss") == (False, "1  keep  loss 0.5  it works")
+
+    def state() -> str:
+        with open_view(home) as view:
+            return view.trial(1).state
+
+    asyncio.run(visit())
+
+    with open_view(home) as view:
+        assert (view.trial(1).verdict, view.trial(1).verdict_reason) == ("keep", "it did")

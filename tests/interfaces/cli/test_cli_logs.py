@@ -1,0 +1,93 @@
+"""`core-sdk trial logs` gives the kept output back, and follows it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from interfaces.cli.commands import Cli, StartCli, WriteScript
+from interfaces.cli.recorded import new_attempt, new_trial
+from parts import needs
+
+from core_sdk._home import Home, TrialFolder
+
+
+@pytest.fixture
+def folder(home: Home) -> TrialFolder:
+    """A trial of three attempts; the second kept no output."""
+    folder = new_trial(home)
+    for _ in range(3):
+        new_attempt(folder).end()
+    folder.log_path(1).write_bytes(b"one\n")
+    folder.log_path(3).write_bytes(b"".join(b"line %d\n" % number for number in range(50_000)) + b"\xff torn")
+    return folder
+
+
+@needs("many processes")
+def test_all_attempts_are_printed_in_order(folder: TrialFolder, cli: Cli) -> None:
+    """`trial logs` prints the output of all attempts in order, byte by byte, or that of one attempt."""
+    everything = cli("trial", "logs", "1")
+    first = cli("trial", "logs", "1", "--attempt", "1")
+
+    lines = everything.output.splitlines()
+    assert lines[:2] == ["one", "line 0"]
+    assert lines[-1].encode(errors="surrogateescape") == b"\xff torn"
+    assert len(lines) == 50_002
+    assert first.output == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("num_lines", "expected"),
+    [
+        ("1", ["line 49999"]),
+        ("40000", [f"line {number}" for number in range(10_000, 50_000)]),
+        ("99999", [f"line {number}" for number in range(50_000)]),
+    ],
+)
+def test_the_tail_is_the_last_lines(folder: TrialFolder, cli: Cli, num_lines: str, expected: list[str]) -> None:
+    """--tail prints the last lines of a log of any length."""
+    folder.log_path(3).write_bytes(b"".join(b"line %d\n" % number for number in range(50_000)))
+
+    ended = cli("trial", "logs", "1", "--tail", num_lines)
+
+    assert ended.output.splitlines() == expected
+
+
+@needs("many processes")
+def test_output_that_was_not_kept_is_said_to_be_so(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """An error says that there is no output of a trial or attempt, and how to keep it."""
+    new_attempt(new_trial(home)).end()
+
+    of_trial = cli("trial", "logs", "2")
+    of_attempt = cli("trial", "logs", "1", "--attempt", "2")
+
+    assert of_trial.status == of_attempt.status == 1
+    assert "core-sdk run" in of_trial.errors
+    assert "attempt 2 of trial 1" in of_attempt.errors
+
+
+@needs("many processes")
+def test_following_ends_with_the_attempt(
+    home: Home, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
+) -> None:
+    """--follow prints earlier output, new output and the last line, and ends with the attempt."""
+    script = write_script(
+        """
+        import pathlib, time
+        print("started")
+        while not pathlib.Path("go").exists():
+            time.sleep(0.01)
+        print("last words", end="")
+        """
+    )
+    run = start_cli("run", "--", sys.executable, str(script))
+    run.read_until("started")
+    follower = start_cli("trial", "logs", "1", "-f")
+    follower.read_until("started")
+
+    (tmp_path / "go").touch()
+    status, output, errors = follower.wait()
+    run.wait()
+
+    assert (status, output, errors) == (0, "last words", "")

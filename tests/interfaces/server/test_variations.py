@@ -1,0 +1,33 @@
+"""The answers of the server about trials that vary others."""
+
+from __future__ import annotations
+
+from home.journals import new_trial, record, report, vary
+from interfaces.server.visitor import Visitor
+
+from core_sdk._execution.steering.trials import describe
+from core_sdk._home import Home
+
+
+def test_variations_are_a_tree_with_verdicts(visitor: Visitor, home: Home) -> None:
+    """Each trial stands before those that vary it, with its hypothesis, its verdict and its best value."""
+    for parent, loss in ((None, 0.5), (4, 0.25), (5, 0.75), (4, 0.125), (None, 1.0)):
+        folder = new_trial(home, "idea")
+        vary(folder, parent, f"below {parent}" if parent else "")
+        record(folder, report(1, "validation", loss=loss), report(2, "validation", loss=1.0))
+    describe(home, 5, verdict="keep", verdict_reason="half the loss")
+    (found,) = visitor.question("/experiments", where="name=idea")["experiments"]
+    path = f"/experiments/{found['experiment_id']}"
+
+    answer = visitor.question(f"{path}/variations")
+
+    assert visitor.question(path)["num_variations"] == 3
+    assert (answer["metric"], answer["num_found"]) == ("validation.loss", 4)
+    assert [(one["trial_id"], one["depth"], one["best"]) for one in answer["variations"]] == [
+        (4, 0, 0.5),
+        (5, 1, 0.25),
+        (6, 2, 0.75),
+        (7, 1, 0.125),
+    ]
+    kept = answer["variations"][1]
+    assert (kept["hypothesis"], kept["verdict"], kept["verdict_reason"]) == ("below 4", "keep", "half the loss")
