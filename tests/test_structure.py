@@ -1,4 +1,4 @@
-"""The shape of the house: no circle of imports, and no room with too many modules. Floors are import-linter's."""
+"""The shape of the code: no circle of imports, no room with too many modules. Floors are import-linter's."""
 
 from __future__ import annotations
 
@@ -114,17 +114,42 @@ def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
             yield from ((node.module, alias.name) for alias in node.names)
 
 
-def test_contributors_are_told_the_floors_as_they_are() -> None:
-    """CONTRIBUTING.md shows the layers of `pyproject.toml` in order."""
+def _areas() -> list[list[str]]:
+    """Returns the layers of areas in `pyproject.toml`, the highest first."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (floors,) = [contract["layers"] for contract in contracts if contract["id"] == "floors"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["id"] == "areas"]
+    return [layer.split(" | ") for layer in layers]
 
-    drawn = re.search(r"```\n(cli.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+
+def test_contributors_are_told_the_areas_as_they_are() -> None:
+    """CONTRIBUTING.md and docs/architecture.md show the layers of `pyproject.toml` in order."""
+    drawn = re.search(r"```\n(_interfaces.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    picture = re.search(r"```\n( +_interfaces.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL)
 
     assert drawn is not None
-    assert [set(re.findall(r"\w+", floor)) for floor in drawn[1].split(">")] == [
-        set(floor.split(" | ")) for floor in floors
-    ]
+    assert picture is not None
+    assert [sorted(re.findall(r"\w+", layer)) for layer in drawn[1].split(">")] == [sorted(each) for each in _areas()]
+    left_column = " ".join(line[:40] for line in picture[1].splitlines())
+    assert re.findall(r"\w+", left_column) == [name for layer in _areas() for name in layer]
+
+
+# The packages and modules that users import by name. A further one is a promise: docs/stability.md.
+_PUBLIC = {
+    "client", "compat", "core", "errors", "experimental", "integrations", "launch", "loop", "media", "pytorch",
+    "search", "searcher", "sgd", "train", "transformers", "util",
+}  # fmt: skip
+
+
+def test_the_top_of_the_package_is_public_or_an_area() -> None:
+    """At the top of `core_sdk` stand public packages and private areas, fewer than 28 entries in all."""
+    entries = {entry.name.removesuffix(".py") for entry in (ROOT / "core_sdk").iterdir()} - {"__pycache__"}
+
+    assert len(entries) < 28
+    assert {name for name in entries if not name.startswith("_")} == _PUBLIC | {"py.typed"}
+    assert {name for name in entries if name.startswith("_")} == {
+        "__init__",
+        *(name for layer in _areas() for name in layer if name.startswith("_")),
+    }
 
 
 def test_one_module_decodes_to_types() -> None:
