@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from core_sdk._ground.files import read_regular
+from core_sdk._ground.lru_cache import LRUCache
 from core_sdk._ground.records import EXTENSIONS
 from core_sdk._home.folders import Home
 from core_sdk._home.rows import MediaRow
@@ -70,7 +71,7 @@ class HomeMedia:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._files: dict[int, ScriptMediaFiles] = {}
+        self._files = LRUCache[int, ScriptMediaFiles](_NUM_REMEMBERED)
         self._lock = threading.Lock()
 
     def read(self, trial_id: int, name: str) -> bytes:
@@ -95,12 +96,8 @@ class HomeMedia:
         if not directory.is_dir():
             return None
         with self._lock:
-            files = self._files.pop(trial_id, None) or _opened(directory)
-            if files is not None:
-                self._files[trial_id] = files
-                if len(self._files) > _NUM_REMEMBERED:
-                    del self._files[next(iter(self._files))]
-            return files
+            files = self._files.get(trial_id) or _opened(directory)
+            return None if files is None else self._files.put(trial_id, files)
 
 
 def _opened(directory: Path) -> ScriptMediaFiles | None:

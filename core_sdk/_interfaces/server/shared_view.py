@@ -16,6 +16,7 @@ from core_sdk._analysis.charts.grouped_curves import Band, Centre, GroupedCurve,
 from core_sdk._execution.experiments.calling import is_master_running
 from core_sdk._execution.experiments.following import Follower
 from core_sdk._execution.experiments.picture import SearchPicture, read_picture
+from core_sdk._ground.lru_cache import LRUCache
 from core_sdk._ground.records import SearcherMetric
 from core_sdk._home import Home, View, open_view
 from core_sdk._home.finding.facts import Facts, facts
@@ -29,6 +30,8 @@ from core_sdk.errors import CoreSDKError, TrialNotFoundError
 logger = logging.getLogger("core_sdk.server")
 
 _T = TypeVar("_T")
+_Answers = LRUCache[tuple[int, Hashable], tuple[str | None, Any]]
+"""Answers about trials by the question, each with the mark that the trial had."""
 
 # A look at 10^4 trials takes a fifth of a second of a processor that trains.
 _LEAST_AGE_S = 0.5
@@ -90,15 +93,15 @@ class SharedView:
         self._had_master: bool | None = None
         self._marks = Marks({}, {})
         self._snapshot = Snapshot()
-        self._answers: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
-        self._known_bins: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
-        self._known_curves: dict[Hashable, tuple[Sequence[Bins], GroupedCurve]] = {}
+        self._answers = _Answers(_NUM_ANSWERS)
+        self._known_bins = _Answers(_NUM_SERIES)
+        self._known_curves = LRUCache[Hashable, tuple[Sequence[Bins], GroupedCurve]](_NUM_CURVES)
         self._searcher_metrics: dict[int, tuple[str | None, SearcherMetric | None]] = {}
         self._next_look = self._next_full_look = self._latest_look = 0.0
         self._log_lock = threading.Lock()
-        self._logs: dict[tuple[int, int], LogLines] = {}
+        self._logs = LRUCache[tuple[int, int], LogLines](_NUM_REMEMBERED)
         self._search_lock = threading.Lock()
-        self._followers: dict[int, Follower] = {}
+        self._followers = LRUCache[int, Follower](_NUM_REMEMBERED)
         self.reading: Reading | None = Reading()
         """How far the first look is; None once that has ended."""
         self._is_closing = False
@@ -129,48 +132,37 @@ class SharedView:
     def ask_of_trial(self, trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
         """Returns the answer as `ask` does, and remembers it for the same `key` until more is recorded of the trial."""
         self._look_if_old()
-        return self._remembered(self._answers, _NUM_ANSWERS, trial_id, key, question)
+        return self._remembered(self._answers, trial_id, key, question)
 
     def common_bins(self, trial_ids: Sequence[int], wanted: JoinedMetric) -> dict[int, Bins]:
         """Returns a metric of several trials in bins, and remembers those of a trial until more is recorded of it."""
 
         def ask(trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
-            return self._remembered(self._known_bins, _NUM_SERIES, trial_id, key, question)
+            return self._remembered(self._known_bins, trial_id, key, question)
 
         self._look_if_old()
         return read_common_bins(ask, trial_ids, wanted)
 
-    def _remembered(
-        self,
-        answers: dict[tuple[int, Hashable], tuple[str | None, Any]],
-        max_answers: int,
-        trial_id: int,
-        key: Hashable,
-        question: Callable[[View], _T],
-    ) -> _T:
-        with self._lock:  # anew for each question, so that others are answered between
+    def _remembered(self, answers: _Answers, trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
+        with self._lock:  # for one question at a time, so that others are answered in between
             mark = self._marks.trials.get(trial_id)
-            known_mark, answer = answers.pop((trial_id, key), (None, None))
-            if answer is None or known_mark != mark:
-                answer = question(self._view)
-            answers[trial_id, key] = mark, answer
-            if len(answers) > max_answers:
-                del answers[next(iter(answers))]
-            found: _T = answer
-            return found
+            known = answers.get((trial_id, key))
+            if known is None or known[0] != mark:
+                known = answers.put((trial_id, key), (mark, question(self._view)))
+            answer: _T = known[1]
+            return answer
 
     def group_curve(self, members: Sequence[Bins], centre: Centre, band: Band) -> GroupedCurve:
         """Returns the curve of a group, and remembers it as long as the same `bins` are remembered."""
         key = tuple(map(id, members)), centre, band
         with self._lock:
-            known = self._known_curves.pop(key, None)
-        # The members are kept with their curve, so that no other bins can have their ids.
-        known = known or (members, group_curve(members, centre, band))
+            known = self._known_curves.get(key)
+        if known is not None:
+            return known[1]
+        curve = group_curve(members, centre, band)
         with self._lock:
-            self._known_curves[key] = known
-            while len(self._known_curves) > _NUM_CURVES:
-                del self._known_curves[next(iter(self._known_curves))]
-        return known[1]
+            self._known_curves.put(key, (members, curve))  # with the members, so that no other bins can have their ids
+        return curve
 
     def searcher_metric(self, experiment_id: int) -> SearcherMetric | None:
         """Returns the metric that an experiment has recorded, or None if there is none or it cannot be read."""
@@ -199,19 +191,15 @@ class SharedView:
     def log_page(self, trial_id: int, attempt: int, first: int, limit: int, wanted: LogFilter) -> LogPage:
         """Returns lines of an attempt's output. The places of its lines are remembered for the latest attempts."""
         with self._log_lock:
-            log = self._logs.pop((trial_id, attempt), None) or LogLines(self.home, trial_id, attempt)
-            self._logs[trial_id, attempt] = log
-            if len(self._logs) > _NUM_REMEMBERED:
-                del self._logs[next(iter(self._logs))]
+            key = trial_id, attempt
+            log = self._logs.get(key) or self._logs.put(key, LogLines(self.home, trial_id, attempt))
             return log.read(first, limit, wanted)
 
     def search_picture(self, experiment_id: int) -> SearchPicture:
         with self._search_lock:
-            follower = self._followers.pop(experiment_id, None) or Follower(self.home, experiment_id)
+            follower = self._followers.pop(experiment_id) or Follower(self.home, experiment_id)
             picture = read_picture(follower)  # if it fails, the next question reads from the beginning
-            self._followers[experiment_id] = follower
-            if len(self._followers) > _NUM_REMEMBERED:
-                del self._followers[next(iter(self._followers))]
+            self._followers.put(experiment_id, follower)
             return picture
 
     def forget(self) -> None:
