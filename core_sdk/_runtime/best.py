@@ -6,10 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from core_sdk._ground.environment import Environment
 from core_sdk._ground.records import SearcherMetric
-from core_sdk.client import Tracker
+from core_sdk._home import Home, open_view
+from core_sdk._home.finding.best import best_checkpoint
 from core_sdk.core import Context
-from core_sdk.errors import NotFoundError
 
 logger = logging.getLogger("core_sdk.runtime")
 
@@ -54,14 +55,12 @@ class BestValidation:
         return metrics[metric.name]
 
     def checkpoint(self) -> str | None:
-        """Returns the storage id of the trial's checkpoint with the best validation, or None."""
+        """Returns the storage id of the trial's intact checkpoint with the best validation, or None."""
         if self._metric is None:
             return None
-        trial = Tracker().get_trial(self._trial.trial_id)
-        try:
-            return trial.top_checkpoint(self._metric.name, self._metric.smaller_is_better).uuid
-        except (NotFoundError, ValueError):  # there is no checkpoint, or none was validated
-            return None
+        with open_view(_home()) as view:
+            best = best_checkpoint(view.checkpoints(trial_id=self._trial.trial_id), self._metric)
+        return None if best is None else best.storage_id
 
     def _compared(self, metrics: Mapping[str, Any]) -> SearcherMetric | None:
         if self._metric is not None and self._metric.name not in metrics:
@@ -88,7 +87,11 @@ class BestValidation:
 
     def _record(self) -> None:
         """Records the metric of the script's configuration in the experiment."""
-        experiment = Tracker().home.experiment(self._trial.experiment_id)
+        experiment = _home().experiment(self._trial.experiment_id)
         if experiment.read().searcher_metric != self._metric:
             with experiment.edit() as record:
                 record.searcher_metric = self._metric
+
+
+def _home() -> Home:
+    return Home.open(Environment.read().home)

@@ -67,7 +67,7 @@ def best_trial(
         return None
     value = reached[trial_id]
     rows = view.checkpoints(experiment_id=experiment_id)
-    checkpoint = best_checkpoint(rows, metric.name, (trial_id, value), metric.smaller_is_better)
+    checkpoint = best_checkpoint(rows, metric, (trial_id, value))
     if checkpoint is not None and (checkpoint.trial_id, checkpoint.value) == (trial_id, value):
         steps: int | None = checkpoint.steps_completed
     else:
@@ -91,14 +91,14 @@ def deciding_metric(
 
 
 def best_checkpoint(
-    rows: Iterable[CheckpointRow], metric: str, best: tuple[int, Metric], smaller_is_better: bool
+    rows: Iterable[CheckpointRow], metric: SearcherMetric, best: tuple[int, Metric] | None = None
 ) -> BestCheckpoint | None:
     """Returns the intact checkpoint of the `best` trial and value, or else the one that was validated best."""
     validated = [
-        BestCheckpoint(row.storage_id, row.trial_id, row.steps_completed, row.metrics[metric])
+        BestCheckpoint(row.storage_id, row.trial_id, row.steps_completed, row.metrics[metric.name])
         for row in rows
-        if row.state == "COMPLETED" and not math.isnan(row.metrics.get(metric, math.nan))
+        if row.state == "COMPLETED" and not math.isnan(row.metrics.get(metric.name, math.nan))
     ]
     own = next((one for one in validated if (one.trial_id, one.value) == best), None)
-    choose = min if smaller_is_better else max
+    choose = min if metric.smaller_is_better else max
     return own or choose(validated, key=lambda one: one.value, default=None)
