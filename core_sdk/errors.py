@@ -46,17 +46,13 @@
     │   ├── GraceExceededError        (a save in the background, cut off by a stop)
     │   ├── NotEnoughSpaceError
     │   ├── StateMismatchError        (a checkpoint of another model, say)
-    │   ├── TensorsNotReadableError
-    │   ├── KeepNotObeyedError
     │   └── StorageError              the place where checkpoints lie cannot be used
     │       ├── UnknownStorageError (ValueError)
-    │       ├── StorageNotWritableError
     │       ├── StorageUnreachableError
     │       ├── BucketNotFoundError
     │       ├── CredentialsMissingError
     │       ├── CredentialsRejectedError
     │       ├── StoragePermissionError
-    │       └── StorageRefusedError
     ├── ChannelError                  what carries objects between ranks
     │   ├── JoinError                 the ranks did not come together
     │   │   ├── RanksMissingError
@@ -105,7 +101,6 @@
     ├── AttemptNotPlacedError         a pool cannot begin an attempt
     ├── SlurmError                    Slurm has refused something, or does not answer
     ├── DataError (ValueError)        the data of a training, in their order
-    │   ├── DataChangedError
     │   └── NotExactError
     ├── PortTakenError                where a server was to listen
     ├── PageNotServedError            the process that serves the web page has ended
@@ -121,13 +116,10 @@
     CheckpointDirectoryError (ValueError)  a directory that cannot be reported as a checkpoint
     UnevenReportsError (ValueError)   ranks report differently
     CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
-    EmptyCheckpointError (ValueError) a checkpoint of all ranks without a file
     CodeDirectoryError (ValueError)   a directory that cannot become an experiment's code
     AmbiguousNameError (ValueError)   a name that several experiments have
     NameTakenError (ValueError)       two experiments, or models, of one name could not be told apart
     ArgumentConflictError (ValueError)    ranks contradict each other in their arguments of one call
-    ReservedNameError (ValueError)    a checkpoint file that would shadow ours
-    ForeignValueError (TypeError)     a value that `torch.load(weights_only=True)` would not load
     UnsafePathError (ValueError)      an id or file name that would leave its directory
     InvalidHP (Exception)             raised by the user: these hyperparameters cannot be trained
 
@@ -606,47 +598,6 @@ class StateMismatchError(CheckpointError):
         )
 
 
-class TensorsNotReadableError(CheckpointError):
-    """A checkpoint is intact, but its tensors cannot be listed or exported as they were asked for."""
-
-    def __init__(self, storage_id: str, reason: str) -> None:
-        self.storage_id = storage_id
-        super().__init__(f"checkpoint {storage_id}: {reason}.")
-
-
-class KeepNotObeyedError(CheckpointError):
-    """The script restores all of a checkpoint of which only parts are wanted."""
-
-    def __init__(self, trial_id: int, storage_id: str, keep: str | list[str]) -> None:
-        self.trial_id = trial_id
-        self.storage_id = storage_id
-        self.keep = keep
-        wanted = keep if isinstance(keep, str) else ",".join(keep)
-        super().__init__(
-            f"trial {trial_id} was continued with --keep {wanted}, and its script restores all of checkpoint "
-            f"{storage_id}. Use State.restore() or a Trainer, which obey, or ask "
-            "`core_context.checkpoint.what_to_keep()` and load only that. Or continue the trial without --keep."
-        )
-
-
-class ForeignValueError(TypeError):
-    def __init__(self, place: str, value: object) -> None:
-        self.place = place
-        kind = type(value)
-        if kind.__name__ == "DTensor":
-            problem = "a tensor that is split over the ranks, of which one rank has only a part"
-            advice = "Store such a model by torch.distributed.checkpoint, as examples/5_sharded.py does"
-        else:
-            problem = (
-                f"a {kind.__module__}.{kind.__qualname__}, which torch.load(weights_only=True) would not load again"
-            )
-            advice = (
-                "Keep numbers, strings, tensors, numpy's values, dates, enums, paths, and containers and dataclasses "
-                "of them; a class must be found by its name in its module"
-            )
-        super().__init__(f"{place} is {problem}. {advice}.")
-
-
 class NotEnoughSpaceError(CheckpointError):
     def __init__(self, directory: Path, needed_bytes: int, free_bytes: int) -> None:
         self.needed_bytes = needed_bytes
@@ -660,19 +611,26 @@ class NotEnoughSpaceError(CheckpointError):
 class StorageError(CheckpointError):
     """A storage of checkpoints cannot be used. This says nothing about the checkpoints in it."""
 
+    @classmethod
+    def not_writable(cls, where: str, reason: str) -> StorageError:
+        return cls(
+            f"checkpoints cannot be stored in {where}: {reason}. Choose another checkpoint_storage, or correct the "
+            "directory's permissions."
+        )
+
+    @classmethod
+    def refused(cls, where: str, reason: str) -> StorageError:
+        """Returns the error for a request that should have worked, and would be refused again."""
+        return cls(
+            f"the store refused a request for {where}: {reason}. Choose another checkpoint_storage, or correct what it "
+            "names."
+        )
+
 
 class UnknownStorageError(StorageError, ValueError):
     def __init__(self, url: str, reason: str) -> None:
         self.url = url
         super().__init__(f"the checkpoint storage {url!r} cannot be opened: {reason}.")
-
-
-class StorageNotWritableError(StorageError):
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(
-            f"checkpoints cannot be stored in {where}: {reason}. Choose another checkpoint_storage, or correct the "
-            "directory's permissions."
-        )
 
 
 class StorageUnreachableError(StorageError):
@@ -715,17 +673,6 @@ class StoragePermissionError(StorageError):
         super().__init__(
             f"no permission for {where}: {reason}. It needs {permission}. Grant it to the identity that this process "
             "uses, or choose another checkpoint_storage."
-        )
-
-
-class StorageRefusedError(StorageError):
-    """The store refused a request that should have worked; repeating it will not help."""
-
-    def __init__(self, where: str, reason: str) -> None:
-        self.where = where
-        super().__init__(
-            f"the store refused a request for {where}: {reason}. Choose another checkpoint_storage, or correct what it "
-            "names."
         )
 
 
@@ -1118,10 +1065,9 @@ class NoMasterError(CoreSDKError, NotImplementedError):
 class DataError(CoreSDKError, ValueError):
     """The data of a training, or their order, do not fit a position in them."""
 
-
-class DataChangedError(DataError):
-    def __init__(self, what: str, expected: object, found: object) -> None:
-        super().__init__(
+    @classmethod
+    def changed(cls, what: str, expected: object, found: object) -> DataError:
+        return cls(
             f"{what} was {expected} and is {found}, so no position in the data means what it meant: train on the data "
             "of before, or begin a new trial from the checkpoint"
         )
@@ -1211,24 +1157,6 @@ class InvalidNameError(InvalidMetricError):
     def __init__(self, what: str, name: object, problem: str) -> None:
         ValueError.__init__(self, f"{what} {name!r} {problem}")
         self.name = name
-
-
-class ReservedNameError(ValueError):
-    def __init__(self, file: str) -> None:
-        self.file = file
-        super().__init__(f"a checkpoint cannot hold a file {file!r}: the name is Core SDK's own. Rename the file.")
-
-
-class EmptyCheckpointError(ValueError):
-    """A checkpoint of all ranks is not stored, because no rank has put a file into it."""
-
-    def __init__(self, storage_id: str) -> None:
-        self.storage_id = storage_id
-        super().__init__(
-            f"checkpoint {storage_id} was not stored: no rank has put a file into it. Writing must end before the "
-            "block does: call result() on what dcp.async_save() returns. To store only metadata, call store_path() on "
-            "rank 0 without shard=True."
-        )
 
 
 class CheckpointDirectoryError(ValueError):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from core_sdk.errors import ForeignValueError, StateMismatchError
+from core_sdk.errors import StateMismatchError
 
 _TAG = "$value"
 _SCALARS = {
@@ -36,7 +36,7 @@ _NUMPY_KINDS = "biufcUSMm"
 def to_plain(value: Any, place: str) -> Any:
     """Returns the value with plain ones in place of all others; itself if it is plain. `place` is that of `value`.
 
-    Raises `ForeignValueError`, with its place, for the first value that cannot be described by plain ones.
+    Raises `TypeError`, with its place, for the first value that cannot be described by plain ones.
     """
     kind = type(value)  # the exact type, since torch does not load subclasses
     if kind in _SCALARS:
@@ -54,7 +54,21 @@ def to_plain(value: Any, place: str) -> Any:
     for name, each in _KINDS.items():
         if each.matches(value) and (described := each.describe(value)) is not None:
             return {_TAG: name, **{key: to_plain(item, f"{place}.{key}") for key, item in described.items()}}
-    raise ForeignValueError(place, value)
+    raise _foreign(place, value)
+
+
+def _foreign(place: str, value: object) -> TypeError:
+    kind = type(value)
+    if kind.__name__ == "DTensor":
+        problem = "a tensor that is split over the ranks, of which one rank has only a part"
+        advice = "Store such a model by torch.distributed.checkpoint, as examples/5_sharded.py does"
+    else:
+        problem = f"a {kind.__module__}.{kind.__qualname__}, which torch.load(weights_only=True) would not load again"
+        advice = (
+            "Keep numbers, strings, tensors, numpy's values, dates, enums, paths, and containers and dataclasses of "
+            "them; a class must be found by its name in its module"
+        )
+    return TypeError(f"{place} is {problem}. {advice}.")
 
 
 def from_plain(value: Any) -> Any:
@@ -87,10 +101,10 @@ def _holds(value: Any, kind: type[Any]) -> bool:
 
 def _mapping_to_plain(value: dict[Any, Any], place: str) -> Any:
     if _TAG in value:
-        raise ForeignValueError(f"{place}'s key {_TAG!r}", value)
+        raise _foreign(f"{place}'s key {_TAG!r}", value)
     for key in value:
         if not _is_plain_key(key):
-            raise ForeignValueError(f"{place}'s key {key!r}", key)
+            raise _foreign(f"{place}'s key {key!r}", key)
     items = [to_plain(item, f"{place}[{key!r}]") for key, item in value.items()]
     return _with_items(value, items)
 

@@ -85,7 +85,7 @@ class State:
         to add files; its random draws do not change the training. With `wait=False` the call only copies the state in
         host memory; all else is done in the background, as by `store_path()`. The memory is kept for the next save.
 
-        Raises `ForeignValueError`, which names the place of a value that could not be loaded again.
+        Raises `TypeError`, which names the place of a value that could not be loaded again.
         """
         steps = self._num_batches() if steps_completed is None else steps_completed
         all_metadata = {"steps_completed": steps, **(metadata or {})}

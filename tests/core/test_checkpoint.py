@@ -26,7 +26,6 @@ from core_sdk.errors import (
     CheckpointNotFoundError,
     JournalClosedError,
     JournalForkedError,
-    ReservedNameError,
     UnsafePathError,
 )
 
@@ -196,7 +195,7 @@ def test_reserved_names_are_refused(checkpoint: core.CheckpointContext, home: Ho
     """A source that contains metadata.json is refused and left unchanged."""
     (source / "metadata.json").write_text("mine")
 
-    with pytest.raises(ReservedNameError, match=r"'metadata\.json'"):
+    with pytest.raises(ValueError, match=r"'metadata\.json'"):
         checkpoint.upload(source, {"steps_completed": 3})
 
     assert (source / "metadata.json").read_text() == "mine"

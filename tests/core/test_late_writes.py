@@ -12,14 +12,12 @@ from saving import checkpoint_ids
 from core_sdk import core
 from core_sdk._home import Home
 from core_sdk._home.storage import DirectoryStorage
-from core_sdk.errors import EmptyCheckpointError
 
 ASYNC_SAVE = """
 import sys
 import torch.distributed
 import torch.distributed.checkpoint as dcp
 from core_sdk import core
-from core_sdk.errors import EmptyCheckpointError
 
 torch.distributed.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
 with core.init() as context:
@@ -27,7 +25,7 @@ with core.init() as context:
     try:
         with context.checkpoint.store_path({"steps_completed": 1}, shard=True) as (path, _):
             future = dcp.async_save(state, checkpoint_id=path)
-    except EmptyCheckpointError as error:
+    except ValueError as error:
         print("REFUSED", error)
     with context.checkpoint.store_path({"steps_completed": 2}, shard=True) as (path, storage_id):
         dcp.async_save(state, checkpoint_id=path).result()
@@ -37,7 +35,7 @@ torch.distributed.destroy_process_group()
 
 
 def test_a_checkpoint_of_all_ranks_without_a_file_is_refused_on_all(tmp_path: Path) -> None:
-    """A sharded checkpoint without any file raises EmptyCheckpointError, even if it has empty directories."""
+    """A sharded checkpoint without any file raises ValueError, even if it has empty directories."""
     trial = Trial(tmp_path / "trial", num_ranks=2)
 
     def script(rank: Rank) -> None:
@@ -46,7 +44,7 @@ def test_a_checkpoint_of_all_ranks_without_a_file_is_refused_on_all(tmp_path: Pa
 
     outcomes = trial.attempt(script)
 
-    assert {type(error) for error in outcomes.errors.values()} == {EmptyCheckpointError}
+    assert {type(error) for error in outcomes.errors.values()} == {ValueError}
     assert "async_save" in str(outcomes.errors[0])
     assert checkpoint_ids(trial.storage) == []
     assert trial.left_over() == []

@@ -112,7 +112,7 @@ BAD_ARGUMENTS = {
     "{'max_length': 0}": "ValueError",
     "{'deadline': float('nan')}": "ValueError",
     "{'preempt_mode': 'SOMETIMES'}": "ValueError",
-    "{'checkpoint_storage': '/proc/nowhere'}": "StorageNotWritableError",
+    "{'checkpoint_storage': '/proc/nowhere'}": "StorageError",
     "{'checkpoint_storage': 'ftp://a'}": "UnknownStorageError",
 }
 

@@ -32,7 +32,6 @@ from core_sdk.errors import (
     JournalForkedError,
     NotEnoughSpaceError,
     RankFailedError,
-    ReservedNameError,
     UnsafePathError,
 )
 
@@ -417,7 +416,7 @@ def test_a_rank_that_comes_when_the_chief_has_given_up_learns_why(tmp_path: Path
 @pytest.mark.parametrize(
     ("spoil", "kind"),
     [
-        (lambda path: (path / "metadata.json").write_text("mine"), ReservedNameError),
+        (lambda path: (path / "metadata.json").write_text("mine"), ValueError),
         (lambda path: (path / "link").symlink_to("/etc/passwd"), UnsafePathError),
     ],
     ids=["reserved name", "link outside"],

@@ -740,9 +740,9 @@ def test_a_dataset_of_another_length_is_refused() -> None:
     """A dataset of another length, or another order, is refused."""
     state = loop.resumable(DataLoader(Augmented(22))).state_dict()
 
-    with pytest.raises(errors.DataChangedError, match="the length of the data was 22 and is 23"):
+    with pytest.raises(errors.DataError, match="the length of the data was 22 and is 23"):
         loop.resumable(DataLoader(Augmented(23))).load_state_dict(state)
-    with pytest.raises(errors.DataChangedError, match="the order of the data was Sequential and is Shuffled"):
+    with pytest.raises(errors.DataError, match="the order of the data was Sequential and is Shuffled"):
         loop.resumable(DataLoader(Augmented(22), shuffle=True)).load_state_dict(state)
 
 

@@ -255,19 +255,19 @@ def test_data_that_have_changed_are_refused(tmp_path: Path) -> None:
         return other
 
     assert len([*resumed("moved", a=3, b=5)]) == 4
-    with pytest.raises(errors.DataChangedError, match="the number of shards was 2 and is 3"):
+    with pytest.raises(errors.DataError, match="the number of shards was 2 and is 3"):
         resumed("more", a=3, b=5, c=1)
-    with pytest.raises(errors.DataChangedError, match="checksum of the names of the shards, in order, was"):
+    with pytest.raises(errors.DataError, match="checksum of the names of the shards, in order, was"):
         resumed("renamed", a=3, c=5)
-    with pytest.raises(errors.DataChangedError, match=r"the length of shard .*b'\) was 5 and is 4"):
+    with pytest.raises(errors.DataError, match=r"the length of shard .*b'\) was 5 and is 4"):
         [*resumed("shorter", num_workers=2, a=3, b=4)]
-    with pytest.raises(errors.DataChangedError, match=r"the length of shard .*a'\) was 3 and is more"):
+    with pytest.raises(errors.DataError, match=r"the length of shard .*a'\) was 3 and is more"):
         [*resumed("longer", a=4, b=5)]
-    with pytest.raises(errors.DataChangedError, match=r"the length of shard .*b'\) was 5 and is 6"):
+    with pytest.raises(errors.DataError, match=r"the length of shard .*b'\) was 5 and is 6"):
         Files(tmp_path / "before").loader([3, 6]).load_state_dict(state)
-    with pytest.raises(errors.DataChangedError, match="the order of the data was shards and is shards shuffled"):
+    with pytest.raises(errors.DataError, match="the order of the data was shards and is shards shuffled"):
         Files(tmp_path / "before").loader(shuffle=True).load_state_dict(begun)
-    with pytest.raises(errors.DataChangedError, match=r"the length of shard .*a'\) was 2 and is more"):
+    with pytest.raises(errors.DataError, match=r"the length of shard .*a'\) was 2 and is more"):
         [*Files(tmp_path / "before").loader([2, 5])]
 
 

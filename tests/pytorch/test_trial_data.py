@@ -13,7 +13,7 @@ from pytorch.trials import NUM_SAMPLES, LineTrial, dataset
 from torch.utils.data import BatchSampler, RandomSampler, Sampler, Subset
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from core_sdk.errors import DataChangedError, NotExactError, StateMismatchError
+from core_sdk.errors import DataError, NotExactError, StateMismatchError
 from core_sdk.loop import ShardedDataset, resumable
 from core_sdk.pytorch import Batch, DataLoader, Epoch, FitResult, PyTorchTrialContext, Trainer, init
 
@@ -156,7 +156,7 @@ def test_data_that_have_another_length_than_before_are_refused() -> None:
     """Data of another length than at the stop are refused."""
     first_result, _ = fit(lambda: DataLoader(dataset(), 8), max_length=Batch(2))
 
-    with pytest.raises(DataChangedError, match="the length of the data"):
+    with pytest.raises(DataError, match="the length of the data"):
         fit(
             lambda: DataLoader(Subset(dataset(), range(19)), 8),
             max_length=Batch(4),

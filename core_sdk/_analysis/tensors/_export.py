@@ -14,10 +14,10 @@ from typing import Literal
 
 import torch
 
-from core_sdk._analysis.tensors._reading import StoredTensor, TensorSource, opened
+from core_sdk._analysis.tensors._reading import StoredTensor, TensorSource, opened, unreadable
 from core_sdk._ground.files import fsync_directory, fsync_tree
 from core_sdk._home.storage import Storage
-from core_sdk.errors import MissingDependencyError, TensorsNotReadableError
+from core_sdk.errors import MissingDependencyError
 
 DtypeName = Literal["fp32", "fp16", "bf16"]
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -50,7 +50,7 @@ def export(
 ) -> Exported:
     """Writes a checkpoint's tensors into the new directory `path`, which appears when all are written.
 
-    Raises `FileExistsError` if `path` exists, `TensorsNotReadableError` for a checkpoint without tensors or with other
+    Raises `FileExistsError` if `path` exists, `CheckpointError` for a checkpoint without tensors or with other
     values, unless `tensors_only` leaves these out, and the errors of reading a checkpoint.
     """
     try:
@@ -114,12 +114,10 @@ def _chosen(sources: Sequence[TensorSource], storage_id: str, file: str | None) 
         return found[0]
     known = ", ".join(f"{source.file}, which cannot be read" if source.problem else source.file for source in holding)
     if not known:
-        raise TensorsNotReadableError(
-            storage_id, "no file of it holds tensors of torch.save(), dcp.save() or safetensors"
-        )
+        raise unreadable(storage_id, "no file of it holds tensors of torch.save(), dcp.save() or safetensors")
     if found:
-        raise TensorsNotReadableError(storage_id, f"several files hold tensors ({known}): choose one (--file)")
-    raise TensorsNotReadableError(storage_id, f"{file} holds no tensors; these do: {known}")
+        raise unreadable(storage_id, f"several files hold tensors ({known}): choose one (--file)")
+    raise unreadable(storage_id, f"{file} holds no tensors; these do: {known}")
 
 
 def _selected(
@@ -131,12 +129,10 @@ def _selected(
     others = [name for name in source.others if name.startswith(prefix)]
     parts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in source.tensors if "." in name))
     if not names:
-        raise TensorsNotReadableError(
-            storage_id, f"{source.file} has no tensors in {part!r}; it has: {parts or 'no parts'}"
-        )
+        raise unreadable(storage_id, f"{source.file} has no tensors in {part!r}; it has: {parts or 'no parts'}")
     if others and not tensors_only:
         more = f" and {len(others) - _NUM_NAMED} more" if len(others) > _NUM_NAMED else ""
-        raise TensorsNotReadableError(
+        raise unreadable(
             storage_id,
             f"{', '.join(others[:_NUM_NAMED])}{more} are no tensors, and safetensors keeps only these: export one part "
             f"(--part; there are {parts or 'none'}), or leave other values out (--tensors-only)",

@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 
 from core_sdk._home.storage import DirectoryStorage, Storage
-from core_sdk.errors import MissingDependencyError, TensorsNotReadableError
+from core_sdk.errors import CheckpointError, MissingDependencyError
 from core_sdk.loop.sharded_tensors import INDEX_NAME, put_back, whole_tensors
 
 logger = logging.getLogger("core_sdk.tensors")
@@ -54,7 +54,7 @@ class TensorSource(ABC):
     tensors: dict[str, StoredTensor] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
     """The names of the values that are no tensors."""
-    problem: TensorsNotReadableError | None = None
+    problem: CheckpointError | None = None
     """Why it cannot be read, if so."""
 
     @abstractmethod
@@ -141,9 +141,7 @@ class _SafetensorsFiles(TensorSource):
         except ImportError as error:
             raise MissingDependencyError("safetensors", "safetensors", f"reading {file}") from error
         if (numbered := _NUMBERED.fullmatch(file)) and int(numbered[2]) != len(names):
-            raise TensorsNotReadableError(
-                storage_id, f"it has {len(names)} of the {int(numbered[2])} files with {file}"
-            )
+            raise unreadable(storage_id, f"it has {len(names)} of the {int(numbered[2])} files with {file}")
         self._loaded: dict[str, torch.Tensor] = {}
         for part in names:
             try:
@@ -152,7 +150,7 @@ class _SafetensorsFiles(TensorSource):
                         self._loaded[name] = tensor = opened.get_tensor(name)
                         self.tensors[name] = StoredTensor(name, _dtype_name(tensor.dtype), tuple(tensor.shape), part)
             except (safetensors.SafetensorError, OSError) as error:
-                raise TensorsNotReadableError(storage_id, f"safetensors cannot read {part}: {error}") from error
+                raise unreadable(storage_id, f"safetensors cannot read {part}: {error}") from error
 
     def load(self, names: Sequence[str]) -> dict[str, torch.Tensor]:
         return {name: self._loaded[name] for name in names}
@@ -236,7 +234,7 @@ def sources(storage: Storage, storage_id: str, directory: Path) -> list[TensorSo
     for file, source in _sources(storage.manifest(storage_id).files, storage_id, directory):
         try:
             found.append(source())
-        except TensorsNotReadableError as error:
+        except CheckpointError as error:
             found.append(_Unreadable(file, problem=error))
     return found
 
@@ -256,23 +254,28 @@ def _sources(
         yield _DCP_INDEX, partial(_DcpSave, directory, storage_id)
 
 
+def unreadable(storage_id: str, reason: str) -> CheckpointError:
+    """Returns the error of a checkpoint that is intact, but whose tensors cannot be read or exported as asked for."""
+    return CheckpointError(f"checkpoint {storage_id}: {reason}.")
+
+
 def _load_mapped(path: Path, storage_id: str) -> Any:
     try:
         return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except pickle.UnpicklingError as error:
         reason = f"{path.name} holds more than tensors and plain values, which would run code when it is loaded"
-        raise TensorsNotReadableError(storage_id, f"{reason}: {str(error).splitlines()[0]}") from error
+        raise unreadable(storage_id, f"{reason}: {str(error).splitlines()[0]}") from error
     except (RuntimeError, OSError, EOFError) as error:
-        raise TensorsNotReadableError(storage_id, f"torch cannot read {path.name}: {error}") from error
+        raise unreadable(storage_id, f"torch cannot read {path.name}: {error}") from error
 
 
 def _read_metadata(path: Path, storage_id: str) -> Metadata:
     try:
         metadata = _MetadataUnpickler(io.BytesIO(path.read_bytes())).load()
     except Exception as error:  # a pickle can fail in any way
-        raise TensorsNotReadableError(storage_id, f"{path.name} is no index of tensors: {error}") from error
+        raise unreadable(storage_id, f"{path.name} is no index of tensors: {error}") from error
     if not isinstance(metadata, Metadata):
-        raise TensorsNotReadableError(storage_id, f"{path.name} is no index of tensors: it holds a {type(metadata)}")
+        raise unreadable(storage_id, f"{path.name} is no index of tensors: it holds a {type(metadata)}")
     return metadata
 
 

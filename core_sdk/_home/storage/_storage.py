@@ -41,14 +41,14 @@ class Staging(ABC):
         """Takes the files of the directory `source`.
 
         Without `copy` they may be read from there until they are contributed. If `source` is a downloaded checkpoint,
-        its metadata and manifest are left out. Raises `ReservedNameError`, `UnsafePathError`, `NotEnoughSpaceError`.
+        its metadata and manifest are left out. Raises `ValueError`, `UnsafePathError`, `NotEnoughSpaceError`.
         """
 
     @abstractmethod
     def seal(self) -> Shard:
         """Takes the checksums of this rank's files, which must not change from now on.
 
-        Raises `ReservedNameError` or `UnsafePathError` for a file that cannot be kept, `NotEnoughSpaceError` or
+        Raises `ValueError` or `UnsafePathError` for a file that cannot be kept, `NotEnoughSpaceError` or
         `CheckpointNotStoredError`. If `path` is a copy of another checkpoint, that one's metadata and manifest are left
         out.
         """
@@ -93,7 +93,7 @@ class Storage(ABC):
 
     @abstractmethod
     def check_writable(self) -> None:
-        """Raises `StorageNotWritableError` if it is clear now that nothing can be stored."""
+        """Raises `StorageError` if it is clear now that nothing can be stored."""
 
     @abstractmethod
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:

@@ -12,7 +12,7 @@ from core_sdk._ground.files import reading
 from core_sdk._home.storage._names import RESERVED_NAMES, check_file_name
 from core_sdk._home.storage._no_follow import is_at, new_file, opened_parent, remove
 from core_sdk._home.storage._storage import Selector
-from core_sdk.errors import ReservedNameError, UnsafePathError
+from core_sdk.errors import UnsafePathError
 
 _CHUNK_BYTES = 1 << 20
 
@@ -40,10 +40,12 @@ class Tree:
         return sum(file.size_bytes for file in self.files.values())
 
     def check_reserved(self) -> None:
-        """Raises `ReservedNameError` for a file that would be overwritten by ours."""
+        """Raises `ValueError` for a file that would be overwritten by ours."""
         for name in RESERVED_NAMES:
             if name in self.files or name in self.links or f"{name}/" in self.directories:
-                raise ReservedNameError(name)
+                raise ValueError(
+                    f"a checkpoint cannot hold a file {name!r}: the name is Core SDK's own. Rename the file."
+                )
 
     def without_reserved(self) -> Tree:
         """Returns the tree without metadata and manifest if it has both, as a downloaded checkpoint does."""
@@ -86,7 +88,7 @@ class Tree:
 
 
 def source_tree(source: Path, selector: Selector | None) -> Tree:
-    """The files of a directory that are to be stored. Raises `ReservedNameError`, `UnsafePathError`."""
+    """The files of a directory that are to be stored. Raises `ValueError`, `UnsafePathError`."""
     tree = scan(source).without_reserved()
     tree.check_reserved()
     return tree.select(selector)
@@ -96,7 +98,7 @@ def staged_tree(root: Path, directory: int) -> Tree:
     """Returns the files that a script has written into the directory `root`.
 
     Links to files are replaced by copies; metadata and manifest are removed if both are there. `directory` is the
-    descriptor of `root`. Raises `ReservedNameError` and `UnsafePathError`, the latter also if `root` is now another
+    descriptor of `root`. Raises `ValueError` for a reserved name, and `UnsafePathError`, also if `root` is now another
     directory, since that may be an earlier checkpoint.
     """
     if not is_at(directory, root):

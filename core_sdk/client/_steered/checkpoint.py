@@ -91,7 +91,7 @@ class SteeredCheckpoint(Shown):
 
         They are not loaded. From a bucket the files of `torch.save()` and of safetensors are fetched first. A file that
         `torch.load(weights_only=True)` refuses is left out with a warning, or if no other file has tensors, raises
-        `TensorsNotReadableError`.
+        `CheckpointError`.
         """
         from core_sdk._home.storage import storage_from_url
 
@@ -119,7 +119,7 @@ class SteeredCheckpoint(Shown):
         `index` writes their index also for a single one. Of tied tensors the first is written. The directory appears
         when it is complete.
 
-        Raises `FileExistsError` if `path` exists; `TensorsNotReadableError` for values that are no tensors, unless
+        Raises `FileExistsError` if `path` exists; `CheckpointError` for values that are no tensors, unless
         `tensors_only` leaves them out, and if several files hold tensors and `file` names none of them;
         `MissingDependencyError` without safetensors; and the errors of `verify`.
         """

@@ -46,7 +46,6 @@ from core_sdk.errors import (
     CheckpointNotFoundError,
     CheckpointProtectedError,
     CheckpointTooNewError,
-    KeepNotObeyedError,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class CheckpointContext(OfOneProcess):
     checked before anything is written: a missing `steps_completed` raises `ValueError`, a value that JSON cannot keep
     raises `TypeError`.
 
-    Calls that store raise `ReservedNameError` for a file named metadata.json or .manifest.json, `UnsafePathError` for a
+    Calls that store raise `ValueError` for a file named metadata.json or .manifest.json, `UnsafePathError` for a
     link that leads outside and for devices and pipes, `NotEnoughSpaceError` or `CheckpointNotStoredError`; the
     checkpoint then does not exist. Calls that read raise `CheckpointNotFoundError`, or `CheckpointDamagedError`, which
     names the file. Every call may raise a `StorageError`: the bucket cannot be reached or refuses the request, which
@@ -181,7 +180,7 @@ class CheckpointContext(OfOneProcess):
 
         If the block raises, nothing is stored. The block may add to `metadata`. With `wait=False` the end of the block
         does not wait until the files are stored. With `shard=True` every rank enters and leaves the block, and
-        `EmptyCheckpointError` is raised if none writes a file. Without it, only the chief calls; other ranks raise
+        `ValueError` is raised if none writes a file. Without it, only the chief calls; other ranks raise
         `RuntimeError`.
 
         All writing to `path` must have ended when the block ends: call `result()` of what `dcp.async_save()` returns.
@@ -306,7 +305,7 @@ class CheckpointContext(OfOneProcess):
         That is what `core-sdk trial continue --keep` says, or else `own`, what the script says: "all", "model" for the
         weights alone, or names of parts; None if neither says anything. A script that restores its checkpoint itself
         calls it before, and loads only that: if the command line says anything but "all", and nobody has called it,
-        `restore_path()` and `download()` of that checkpoint raise `KeepNotObeyedError`.
+        `restore_path()` and `download()` of that checkpoint raise `CheckpointError`.
         """
         self._obeys_keep = True
         told = None if self._info is None else self._info.trial.keep
@@ -319,7 +318,7 @@ class CheckpointContext(OfOneProcess):
         return told
 
     def check_whole(self, storage_id: str) -> None:
-        """Raises `KeepNotObeyedError` if only parts of this checkpoint are wanted, and `what_to_keep()` was not called.
+        """Raises `CheckpointError` if only parts of this checkpoint are wanted, and `what_to_keep()` was not called.
 
         For whoever is about to restore all of it, by other means than `restore_path()`.
         """
@@ -328,8 +327,13 @@ class CheckpointContext(OfOneProcess):
         info = self._info
         if info is None or self._obeys_keep or storage_id != info.latest_checkpoint:
             return
-        if info.trial.keep not in (None, "all"):
-            raise KeepNotObeyedError(info.trial.trial_id, storage_id, info.trial.keep)
+        if info.trial.keep is not None and info.trial.keep != "all":
+            keep = info.trial.keep if isinstance(info.trial.keep, str) else ",".join(info.trial.keep)
+            raise CheckpointError(
+                f"trial {info.trial.trial_id} was continued with --keep {keep}, and its script restores all of "
+                f"checkpoint {storage_id}. Use State.restore() or a Trainer, which obey, or ask "
+                "`core_context.checkpoint.what_to_keep()` and load only that. Or continue the trial without --keep."
+            )
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
         """Returns the `metadata` with which the checkpoint was stored. Not collective: any rank may call."""

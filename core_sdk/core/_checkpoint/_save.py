@@ -30,7 +30,7 @@ from core_sdk.core._checkpoint._background_saves import Save, Saves
 from core_sdk.core._checkpoint._metadata import checked_metadata, merge_metadata, plain_metadata
 from core_sdk.core._checkpoint._recording import Recorder
 from core_sdk.core._checkpoint._together import leave_together, step_together
-from core_sdk.errors import ArgumentConflictError, CheckpointConflictError, EmptyCheckpointError
+from core_sdk.errors import ArgumentConflictError, CheckpointConflictError
 
 
 class PathAndId(tuple[Path, str]):
@@ -184,7 +184,11 @@ class CheckpointSave:
         metadata = agreed_metadata([part.metadata for part in parts], file_conflicts(shards))
         union = unite(shards)
         if self.shard and not union.files:
-            raise EmptyCheckpointError(self._storage_id)
+            raise ValueError(
+                f"checkpoint {self._storage_id} was not stored: no rank has put a file into it. Writing must end "
+                "before the block does: call result() on what dcp.async_save() returns. To store only metadata, call "
+                "store_path() on rank 0 without shard=True."
+            )
         names = union.names_of(self._channel.rank)
         step_together(self._channel, lambda: self._staging.contribute(names, parts[0].address), is_patient=True)
         self._channel.broadcast_outcome(lambda: self._commit(union, metadata), is_patient=True)

@@ -20,7 +20,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from core_sdk.errors import DataChangedError
+from core_sdk.errors import DataError
 from core_sdk.loop import rng
 from core_sdk.loop.loading._sampling import Form
 from core_sdk.loop.loading._shards import EpochEndError, ShardReader
@@ -125,7 +125,7 @@ class ShardFetching(Fetching):
     """A `Fetching` for a dataset that comes in shards.
 
     Returns each batch with the lengths of the shards, unless all of them were known before. The batch is None if the
-    epoch ends before the end of the global batch. It is the `DataChangedError` of a shard that has changed, which torch
+    epoch ends before the end of the global batch. It is the `DataError` of a shard that has changed, which torch
     would raise as a `RuntimeError` if it came from a worker.
     """
 
@@ -141,7 +141,7 @@ class ShardFetching(Fetching):
             batch = super().__getitems__(draw)
         except EpochEndError:
             return None, [*self._reader.lengths]
-        except DataChangedError as error:
+        except DataError as error:
             return error, []
         return batch, [] if was_known else [*self._reader.lengths]
 

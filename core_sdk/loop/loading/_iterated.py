@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from core_sdk.errors import DataChangedError, DataError, NotExactError
+from core_sdk.errors import DataError, NotExactError
 from core_sdk.loop import rng
 from core_sdk.loop.loading._source import Source
 from core_sdk.loop.plan import DataParallelRank, Draw, Position
@@ -103,7 +103,7 @@ class IteratedSource(Source):
             batches: Iterator[Any] = iter(self._loader)
         for offset in range(position.offset if self._keeper is None else 0):
             if self._read(batches, Position(position.epoch, offset)) is _END:
-                raise DataChangedError("the number of batches in an epoch", f"{position.offset} or more", offset)
+                raise DataError.changed("the number of batches in an epoch", f"{position.offset} or more", offset)
         return batches
 
     def _read(self, batches: Iterator[Any], position: Position) -> Any:

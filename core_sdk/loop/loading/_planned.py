@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from core_sdk.errors import DataChangedError
+from core_sdk.errors import DataError
 from core_sdk.loop import rng
 from core_sdk.loop.loading._fetching import Fetching, WorkerStart, as_it_is
 from core_sdk.loop.loading._sampling import Sampling
@@ -97,9 +97,9 @@ class PlannedSource(Source):
 
 
 def check_same(what: str, expected: object, found: object) -> None:
-    """Raises `DataChangedError` if they differ."""
+    """Raises `DataError` if they differ."""
     if expected != found:
-        raise DataChangedError(what, expected, found)
+        raise DataError.changed(what, expected, found)
 
 
 def _planned_loader(loader: DataLoader[Any], fetching: Fetching, seed: int) -> DataLoader[Any]:

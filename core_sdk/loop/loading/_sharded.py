@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from core_sdk.errors import DataChangedError, NotExactError
+from core_sdk.errors import DataError, NotExactError
 from core_sdk.loop.loading._fetching import ShardFetching
 from core_sdk.loop.loading._planned import PlannedSource, check_same
 from core_sdk.loop.loading._sampling import Form, Sampling
@@ -80,7 +80,7 @@ class ShardedSource(PlannedSource):
 
     def _fetched(self, loader: DataLoader[Any], draws: Iterable[Draw]) -> Generator[tuple[Draw, Any], None, None]:
         for draw, (batch, lengths) in super()._fetched(loader, draws):
-            if isinstance(batch, DataChangedError):
+            if isinstance(batch, DataError):
                 raise batch
             yield draw, (batch, lengths)
 
@@ -101,7 +101,7 @@ class ShardedSource(PlannedSource):
         return position
 
     def _learn(self, lengths: Sequence[int | None]) -> None:
-        """Takes over the lengths that are known. Raises `DataChangedError` if they contradict what was known."""
+        """Takes over the lengths that are known. Raises `DataError` if they contradict what was known."""
         for shard, length in enumerate(lengths):
             if length is not None:
                 if (own := self._lengths[shard]) is not None:

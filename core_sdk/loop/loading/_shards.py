@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import IterableDataset
 
-from core_sdk.errors import DataChangedError
+from core_sdk.errors import DataError
 from core_sdk.loop import rng
 from core_sdk.loop.orders import Shuffled, shuffled
 from core_sdk.loop.sharded_dataset import ShardedDataset, is_sequence
@@ -54,7 +54,7 @@ class ShardReader:
     def sample(self, epoch: int, position: int, seed: Seed) -> Any:
         """Returns the sample at a position.
 
-        Raises `EpochEndError`, and `DataChangedError` for a shard that does not have the length that is known.
+        Raises `EpochEndError`, and `DataError` for a shard that does not have the length that is known.
         """
         number, offset = self._locate(epoch, self._shuffled_position(epoch, position, seed), seed)
         shard = self._order[number]
@@ -150,8 +150,8 @@ class ShardReader:
             raise self._changed(shard, len(samples))
         return _Sequence(samples, base)
 
-    def _changed(self, shard: int, found: object) -> DataChangedError:
-        return DataChangedError(f"the length of shard {self._dataset.shards[shard]!r}", self.lengths[shard], found)
+    def _changed(self, shard: int, found: object) -> DataError:
+        return DataError.changed(f"the length of shard {self._dataset.shards[shard]!r}", self.lengths[shard], found)
 
 
 class _OpenShard(Protocol):

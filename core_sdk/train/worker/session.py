@@ -159,7 +159,7 @@ class Session:
     def latest_checkpoint(self) -> Checkpoint | None:
         """Returns the newest reported checkpoint; before the first report, the one from which the training goes on.
 
-        Raises `KeepNotObeyedError` if only parts of that one are wanted, and the function has not asked for them.
+        Raises `CheckpointError` if only parts of that one are wanted, and the function has not asked for them.
         """
         found = self._latest
         if not self._is_chief and self._folder.path.exists() and (stored := self.all_checkpoints()):

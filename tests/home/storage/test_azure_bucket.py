@@ -27,7 +27,6 @@ from core_sdk.errors import (
     CredentialsRejectedError,
     StorageError,
     StoragePermissionError,
-    StorageRefusedError,
 )
 
 MIB = 1 << 20
@@ -211,7 +210,7 @@ def test_a_busy_service_is_asked_once_and_its_pause_is_told(
         (refusal(403, "KeyBasedAuthenticationNotPermitted"), CredentialsRejectedError, "az login"),
         (refusal(403, "AuthorizationPermissionMismatch"), StoragePermissionError, "containers/blobs/"),
         (refusal(404, "ContainerNotFound"), BucketNotFoundError, "az storage container create"),
-        (refusal(400, "InvalidHeaderValue"), StorageRefusedError, "InvalidHeaderValue"),
+        (refusal(400, "InvalidHeaderValue"), StorageError, "InvalidHeaderValue"),
     ],
     ids=lambda value: None,
 )

@@ -14,7 +14,7 @@ from core_sdk._ground.records import FileEntry
 from core_sdk._home.storage.bucket._bucket import Bucket
 from core_sdk._home.storage.bucket.gcs._bucket import GcsBucket
 from core_sdk._home.storage.bucket.gcs._client import _session_of
-from core_sdk.errors import StorageRefusedError, UnknownStorageError
+from core_sdk.errors import StorageError, UnknownStorageError
 
 
 @needs("fake-gcs-server")
@@ -31,7 +31,7 @@ def test_an_emulator_without_uploads_in_parts_refuses_them_by_name(
 
     bucket.put("small", b"content")
 
-    with pytest.raises(StorageRefusedError, match="large"):
+    with pytest.raises(StorageError, match="large"):
         bucket.begin("large", FileEntry(size_bytes=20 << 20, crc32c="00000000"))
     assert bucket.abort_uploads("") == 0
 

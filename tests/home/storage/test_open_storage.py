@@ -12,7 +12,7 @@ import pytest
 
 from core_sdk._home.storage import DirectoryStorage, open_storage, storage_from_url
 from core_sdk._home.storage._open import NamedBucket, named_storage
-from core_sdk.errors import StorageNotWritableError, UnknownStorageError
+from core_sdk.errors import StorageError, UnknownStorageError
 
 
 def root(spec: Any, default: Path) -> Path:
@@ -160,7 +160,7 @@ def test_a_storage_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> 
     """A storage that cannot be written is refused when it is opened."""
     (tmp_path / "file").write_text("in the way")
 
-    with pytest.raises(StorageNotWritableError, match="Not a directory"):
+    with pytest.raises(StorageError, match="Not a directory"):
         open_storage(tmp_path / "file" / "checkpoints", tmp_path)
 
 

@@ -19,8 +19,8 @@ from core_sdk.errors import (
     BucketNotFoundError,
     CredentialsMissingError,
     CredentialsRejectedError,
+    StorageError,
     StoragePermissionError,
-    StorageRefusedError,
 )
 
 MIB = 1 << 20
@@ -87,8 +87,8 @@ def proxy(moto: BucketServer) -> Iterator[Proxy]:
         ("AccessDenied", 403, StoragePermissionError, "s3:GetObject"),
         ("NoSuchBucket", 404, BucketNotFoundError, "aws s3 mb"),
         ("NoSuchKey", 404, ObjectMissingError, "checkpoints/id/name"),
-        ("PermanentRedirect", 301, StorageRefusedError, "AWS_DEFAULT_REGION=eu-west-7"),
-        ("InvalidRequest", 400, StorageRefusedError, "InvalidRequest"),
+        ("PermanentRedirect", 301, StorageError, "AWS_DEFAULT_REGION=eu-west-7"),
+        ("InvalidRequest", 400, StorageError, "InvalidRequest"),
         ("SlowDown", 503, TransientError, "SlowDown"),
         ("RequestTimeout", 400, TransientError, "RequestTimeout"),
         ("ThrottlingException", 400, TransientError, "Throttling"),
@@ -122,7 +122,7 @@ def test_a_redirect_without_words_names_the_region(moto: BucketServer, proxy: Pr
 
     proxy.fault(lambda request: True, redirect)
 
-    with pytest.raises(StorageRefusedError, match="the bucket is in the region eu-west-7"):
+    with pytest.raises(StorageError, match="the bucket is in the region eu-west-7"):
         list(bucket.list())
 
 

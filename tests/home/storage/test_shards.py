@@ -16,13 +16,7 @@ from saving import checkpoint_ids, store_alone
 
 from core_sdk._ground.records import FileEntry
 from core_sdk._home.storage import DirectoryStorage, Shard, ShardUnion, Staging, file_conflicts, unite
-from core_sdk.errors import (
-    CheckpointNotFoundError,
-    CheckpointNotStoredError,
-    NotEnoughSpaceError,
-    ReservedNameError,
-    UnsafePathError,
-)
+from core_sdk.errors import CheckpointNotFoundError, CheckpointNotStoredError, NotEnoughSpaceError, UnsafePathError
 
 A = FileEntry(size_bytes=4, crc32c="aaaaaaaa")
 B = FileEntry(size_bytes=4, crc32c="bbbbbbbb")
@@ -189,7 +183,7 @@ def test_space_is_checked_before_a_shard_is_filled(stagings: list[Staging], tmp_
 @pytest.mark.parametrize(
     ("spoil", "error"),
     [
-        (lambda path: (path / "metadata.json").write_text("mine"), ReservedNameError),
+        (lambda path: (path / "metadata.json").write_text("mine"), ValueError),
         (lambda path: (path / "link").symlink_to("/etc/passwd"), UnsafePathError),
         (lambda path: os.mkfifo(path / "pipe"), UnsafePathError),
         (lambda path: shutil.rmtree(path), CheckpointNotStoredError),

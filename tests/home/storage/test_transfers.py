@@ -34,13 +34,7 @@ from core_sdk._home.storage.bucket._bucket import ObjectMissingError, TransientE
 from core_sdk._home.storage.bucket._retry import Retry
 from core_sdk._home.storage.bucket.transfer._crc32c import Crc32c
 from core_sdk._home.storage.bucket.transfer._progress import LoggedProgress
-from core_sdk.errors import (
-    CheckpointDamagedError,
-    CheckpointNotStoredError,
-    StorageError,
-    StorageNotWritableError,
-    StorageUnreachableError,
-)
+from core_sdk.errors import CheckpointDamagedError, CheckpointNotStoredError, StorageError, StorageUnreachableError
 
 METADATA = {"steps_completed": 7}
 SMALL = Limits(deadline_s=2.0, whole_bytes=3_000, range_bytes=2_000)
@@ -544,7 +538,7 @@ def test_a_place_for_temporary_files_that_cannot_be_used_is_told(tmp_path: Path)
     """An unusable directory for temporary files is refused by name."""
     (tmp_path / "temp").write_text("no directory")
 
-    with pytest.raises(StorageNotWritableError, match="temp"):
+    with pytest.raises(StorageError, match="temp"):
         storage_of(MemoryBucket(), tmp_path)
 
 

@@ -146,8 +146,8 @@ def test_a_script_that_cannot_obey_fails(cli: Cli, write_script: WriteScript, tm
     misspelt = cli("trial", "continue", "1", "--keep", "model,")
 
     assert refused.status == 1
-    assert "KeepNotObeyedError: trial 2 was continued with --keep model" in refused.output
+    assert "CheckpointError: trial 2 was continued with --keep model" in refused.output
     assert [asking.output, resumed.output, whole.output] == ["keeps model\nrestored\n", "restored\n", "restored\n"]
     assert of_function.status == 1
-    assert "KeepNotObeyedError: trial 5 was continued with --keep model" in of_function.output
+    assert "CheckpointError: trial 5 was continued with --keep model" in of_function.output
     assert (misspelt.status, "has an empty name" in misspelt.errors) == (2, True)

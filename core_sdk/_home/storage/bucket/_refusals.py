@@ -20,8 +20,8 @@ from core_sdk.errors import (
     BucketNotFoundError,
     CredentialsMissingError,
     CredentialsRejectedError,
+    StorageError,
     StoragePermissionError,
-    StorageRefusedError,
 )
 
 Kind = type[Exception]
@@ -35,7 +35,7 @@ _STATUSES: Mapping[Kind, str] = {
     ObjectExistsError: "412",
     CredentialsRejectedError: "401",
     StoragePermissionError: "403",
-    StorageRefusedError: "501 505",
+    StorageError: "501 505",
 }
 
 
@@ -114,14 +114,14 @@ class Refusals:
             return CredentialsRejectedError(where, said, self.advice.get(refusal.code, self.log_in))
         if kind is StoragePermissionError:
             return StoragePermissionError(where, refusal.permission or request.permission, said)
-        return StorageRefusedError(where, said) if kind is StorageRefusedError else kind(where)
+        return StorageError.refused(where, said) if kind is StorageError else kind(where)
 
     def _kind(self, refusal: Refusal, request: StoreRequest) -> Kind:
         if kind := refusal.kind or _listed(refusal.code, self.codes):
             return kind
         if refusal.status == 404 and not request.needs_object:
             return BucketNotFoundError
-        otherwise = TransientError if refusal.status >= 500 else StorageRefusedError
+        otherwise = TransientError if refusal.status >= 500 else StorageError
         return _listed(str(refusal.status), _STATUSES) or otherwise
 
     def _without_answer(self, error: Exception) -> Refusal:

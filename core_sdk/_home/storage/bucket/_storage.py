@@ -34,7 +34,6 @@ from core_sdk.errors import (
     CheckpointNotStoredError,
     CheckpointProtectedError,
     StorageError,
-    StorageNotWritableError,
     StoragePermissionError,
 )
 
@@ -45,7 +44,7 @@ class BucketStorage(Storage):
     """Keeps checkpoints in a bucket. Files are staged in a local directory, and sent when they are contributed.
 
     `temp_dir` is that directory; by default the system's temporary directory, which TMPDIR sets. It needs room for one
-    whole checkpoint. Raises `StorageNotWritableError` if no directory can be made there.
+    whole checkpoint. Raises `StorageError` if no directory can be made there.
     """
 
     def __init__(self, bucket: Bucket, *, temp_dir: Path | None = None, limits: Limits | None = None) -> None:
@@ -61,7 +60,7 @@ class BucketStorage(Storage):
         try:
             locked = self._area.new_directory()
         except OSError as error:
-            raise StorageNotWritableError(str(self._area.path), str(error)) from error
+            raise StorageError.not_writable(str(self._area.path), str(error)) from error
         with locked:
             # Really writes an object: the permission to read a bucket does not include the one to write.
             self._lease("check", locked).release()
@@ -279,7 +278,7 @@ def _private_directory(parent: Path, url: str) -> Path:
     try:
         return _private_root(parent) / hashlib.sha256(url.encode()).hexdigest()[:16]
     except OSError as error:
-        raise StorageNotWritableError(str(parent), str(error)) from error
+        raise StorageError.not_writable(str(parent), str(error)) from error
 
 
 def _private_root(parent: Path) -> Path:

@@ -25,7 +25,7 @@ from core_sdk.errors import (
     CheckpointNotFoundError,
     CheckpointNotStoredError,
     CheckpointProtectedError,
-    StorageNotWritableError,
+    StorageError,
 )
 
 # A deletion is recorded and then hides the checkpoint, which takes milliseconds unless its process is suspended.
@@ -62,7 +62,7 @@ class DirectoryStorage(Storage):
             # Really writes: permissions do not show that a file system is read-only or has no locks.
             self._area.new_directory().release()
         except OSError as error:
-            raise StorageNotWritableError(str(self.root), error.strerror or str(error)) from error
+            raise StorageError.not_writable(str(self.root), error.strerror or str(error)) from error
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
         check_storage_id(storage_id)

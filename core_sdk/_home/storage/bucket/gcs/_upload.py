@@ -28,7 +28,7 @@ from core_sdk._home.storage.bucket._bucket import (
 )
 from core_sdk._home.storage.bucket._refusals import FOREIGN_ANSWER
 from core_sdk._home.storage.bucket.gcs._client import GcsClient, Pieces, base64_of
-from core_sdk.errors import StorageRefusedError
+from core_sdk.errors import StorageError
 
 _MOST_PARTS = 10_000
 
@@ -122,7 +122,7 @@ def _xml(answer: requests.Response, where: str) -> ElementTree.Element:
     except ElementTree.ParseError:
         if answer.content.startswith(b"{"):
             reason = "it answers a request of the XML API in JSON, so that it knows no uploads in parts"
-            raise StorageRefusedError(where, reason) from None
+            raise StorageError.refused(where, reason) from None
         raise TransientError(FOREIGN_ANSWER) from None
 
 

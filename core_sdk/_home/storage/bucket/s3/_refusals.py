@@ -13,8 +13,8 @@ from core_sdk.errors import (
     CredentialsMissingError,
     CredentialsRejectedError,
     MissingDependencyError,
+    StorageError,
     StoragePermissionError,
-    StorageRefusedError,
 )
 
 try:
@@ -87,7 +87,7 @@ S3 = Refusals(
         CredentialsRejectedError: "ExpiredToken InvalidAccessKeyId InvalidToken RequestTimeTooSkewed "
         "SignatureDoesNotMatch TokenRefreshRequired",
         StoragePermissionError: "AccessDenied",
-        StorageRefusedError: "InvalidObjectState",
+        StorageError: "InvalidObjectState",
     },
     advice={
         "ExpiredToken": f"They have expired. {_LOG_IN}",
@@ -112,6 +112,6 @@ S3 = Refusals(
         exceptions.HTTPClientError: (TransientError, "the connection broke off"),
         exceptions.IncompleteReadError: (TransientError, "the answer broke off"),
         HTTPError: (TransientError, "the answer broke off"),
-        exceptions.BotoCoreError: (StorageRefusedError, "boto3 cannot send it"),
+        exceptions.BotoCoreError: (StorageError, "boto3 cannot send it"),
     },
 )
