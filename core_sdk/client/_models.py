@@ -95,7 +95,7 @@ class Model:
 
         Raises `CheckpointNotFoundError`, also for a checkpoint that was deleted.
         """
-        record = models.register(self._home, self.model_id, checkpoint_uuid, name=name, notes=notes)
+        record = models.register(self._home, checkpoint_uuid, self.model_id, name=name, notes=notes)
         self.reload()
         return ModelVersion(self._home, self._registry.model(self.model_id), record)
 

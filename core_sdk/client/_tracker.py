@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core_sdk._execution.steering import models
+from core_sdk._execution.steering.checks import checked_labels
 from core_sdk._ground.environment import Environment
 from core_sdk._ground.records import ModelRecord
 from core_sdk._home import Home, View, open_view
@@ -153,7 +154,8 @@ class Tracker:
         labels: Iterable[str] | None = None,
     ) -> Model:
         """Makes a model without versions in the registry. Raises `NameTakenError` or `HomeNotWritableError`."""
-        record = models.create(self.home, name, description=description or "", metadata=metadata, labels=labels or ())
+        chosen = checked_labels(labels or ())
+        record = models.create(self.home, name, description=description or "", metadata=metadata, labels=chosen)
         return Model(self.home, record)
 
     def get_model(self, identifier: str | int) -> Model:

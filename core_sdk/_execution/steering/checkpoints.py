@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from core_sdk._execution.steering.checks import checked_keys, checked_metadata, checked_text
+from core_sdk._execution.steering.verb import verb
 from core_sdk._ground.records import CheckpointMetadataSet, CheckpointPinned, CheckpointUnpinned
 from core_sdk._home import Home, TrialFolder, open_view
 from core_sdk._home.folders import with_reserve
@@ -18,6 +19,7 @@ from core_sdk._home.history import check_listed
 from core_sdk._home.rows import CheckpointRow
 
 
+@verb("checkpoint", "pin", "pinned checkpoint {storage_id}")
 def pin(home: Home, storage_id: str, note: str = "") -> None:
     """Protects the checkpoint from being deleted, by collection or by hand. The note says why."""
     folder = _folder(home, storage_id)
@@ -25,6 +27,7 @@ def pin(home: Home, storage_id: str, note: str = "") -> None:
     folder.append_change(record, lambda: check_listed(folder, storage_id))
 
 
+@verb("checkpoint", "unpin", "unpinned checkpoint {storage_id}")
 def unpin(home: Home, storage_id: str) -> bool:
     """Removes the pin, and returns whether there was one."""
     row = _row(home, storage_id)
@@ -46,6 +49,7 @@ def remove_metadata(home: Home, storage_id: str, keys: Iterable[str]) -> None:
     folder.append_change(CheckpointMetadataSet(time=time.time(), storage_id=storage_id, removed=checked_keys(keys)))
 
 
+@verb("checkpoint", "verify", "checkpoint {storage_id} is whole: every byte is as it was stored", only_reads=True)
 def verify(home: Home, storage_id: str) -> None:
     """Reads every stored file. Raises `CheckpointDamagedError` naming the bad file.
 
@@ -57,21 +61,22 @@ def verify(home: Home, storage_id: str) -> None:
         storage.verify(storage_id)
 
 
-def delete(home: Home, storage_id: str, *, is_forced: bool = False) -> None:
+@verb("checkpoint", "delete", "deleted checkpoint {storage_id}")
+def delete(home: Home, storage_id: str, *, force: bool = False) -> None:
     """Deletes the files, if they are still there, and marks the checkpoint as deleted.
 
     Raises `CheckpointProtectedError` for a checkpoint that is pinned, that a trial began with, that a running attempt
-    uses, or that is a version of a model; `is_forced` overrides the first two. Raises a `StorageError` if the storage
+    uses, or that is a version of a model; `force` overrides the first two. Raises a `StorageError` if the storage
     cannot be reached.
     """
     from core_sdk._home.deletion import delete_checkpoint
 
     row = _row(home, storage_id)
     folder = home.trial(row.trial_id)
-    with_reserve(home.root, lambda: delete_checkpoint(folder, row.storage, storage_id, is_forced=is_forced))
+    with_reserve(home.root, lambda: delete_checkpoint(folder, row.storage, storage_id, is_forced=force))
 
 
-def delete_files(home: Home, storage_id: str, globs: Sequence[str], *, is_forced: bool = False) -> None:
+def delete_files(home: Home, storage_id: str, globs: Sequence[str], *, force: bool = False) -> None:
     """Deletes the files and directories that `globs` match ("optimizer", "*.pt", "**/*.tmp").
 
     The other files stay readable, but no trial resumes from them. If no file is left, the checkpoint is deleted. Raises
@@ -81,7 +86,7 @@ def delete_files(home: Home, storage_id: str, globs: Sequence[str], *, is_forced
 
     row = _row(home, storage_id)
     folder = home.trial(row.trial_id)
-    with_reserve(home.root, lambda: delete_files(folder, row.storage, storage_id, globs, is_forced=is_forced))
+    with_reserve(home.root, lambda: delete_files(folder, row.storage, storage_id, globs, is_forced=force))
 
 
 def _row(home: Home, storage_id: str) -> CheckpointRow:

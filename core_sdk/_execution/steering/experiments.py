@@ -9,14 +9,17 @@ A submitted experiment is steered by the master of its home, which is started if
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import ChangeSettings, Move, Want
 from core_sdk._execution.steering import trials
 from core_sdk._execution.steering.checks import checked_labels, checked_text
+from core_sdk._execution.steering.verb import Verb, verb
 from core_sdk._ground.records import Wish
 from core_sdk._home import Home, open_view
 from core_sdk._home.attempts.command import script_name
@@ -26,6 +29,9 @@ from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, Tri
 if TYPE_CHECKING:
     from core_sdk._execution.experiments.submission import Submitted
 
+Priority = Annotated[int, msgspec.Meta(ge=1, le=99)]
+MaxSlots = Annotated[int, msgspec.Meta(ge=-1, le=1 << 20)]
+
 
 @dataclass(frozen=True)
 class Steered:
@@ -33,6 +39,13 @@ class Steered:
     """The state of the experiment after that."""
     trial_ids: tuple[int, ...] = ()
     """The trials that were asked to stop, or killed, in an experiment without a master."""
+    done: str = ""
+    """What was done to these trials."""
+
+    @property
+    def outcome(self) -> str:
+        """What was done to the trials, if no master steers them, or the new state of the experiment."""
+        return f"its {len(self.trial_ids)} running trials were {self.done}" if self.trial_ids else self.state
 
 
 def config_of_command(
@@ -67,6 +80,7 @@ def submit(home: Home, config: Mapping[str, Any]) -> Submitted:
     return submission.submit(home, text, source=source)
 
 
+@verb("experiment", "pause", "experiment {experiment_id}: {answer.outcome}")
 def pause(home: Home, experiment_id: int, by: str) -> Steered:
     """Lets the trials save their checkpoints and stop. No trial is started until `activate`.
 
@@ -74,21 +88,24 @@ def pause(home: Home, experiment_id: int, by: str) -> Steered:
     """
     if is_submitted(home, experiment_id):
         return _want(home, experiment_id, "PAUSED", by)
-    return _steer_trials(home, experiment_id, "pause", lambda trial_id: trials.pause(home, trial_id, by))
+    return _steer_trials(home, experiment_id, trials.pause, by, "asked to stop")
 
 
+@verb("experiment", "activate", "experiment {experiment_id}: {answer.outcome}")
 def activate(home: Home, experiment_id: int, by: str) -> Steered:
     """Lets an experiment that is paused go on, which must have been submitted."""
     check_submitted(home, experiment_id, "`core-sdk trial resume ID` goes on with a trial that is paused")
     return _want(home, experiment_id, "ACTIVE", by)
 
 
+@verb("experiment", "cancel", "experiment {experiment_id}: {answer.outcome}")
 def cancel(home: Home, experiment_id: int, by: str) -> Steered:
     """Ends an experiment, which must have been submitted: its trials save their checkpoints and stop."""
     check_submitted(home, experiment_id, "pausing it stops its trials")
     return _want(home, experiment_id, "CANCELED", by)
 
 
+@verb("experiment", "kill", "experiment {experiment_id}: {answer.outcome}")
 def kill(home: Home, experiment_id: int, by: str) -> Steered:
     """Ends the experiment at once by killing its trials.
 
@@ -96,7 +113,7 @@ def kill(home: Home, experiment_id: int, by: str) -> Steered:
     """
     if is_submitted(home, experiment_id):
         return _want(home, experiment_id, "KILLED", by)
-    return _steer_trials(home, experiment_id, "kill", lambda trial_id: trials.kill(home, trial_id, by))
+    return _steer_trials(home, experiment_id, trials.kill, by, "killed")
 
 
 def is_submitted(home: Home, experiment_id: int) -> bool:
@@ -113,19 +130,22 @@ def _want(home: Home, experiment_id: int, state: Wish, by: str) -> Steered:
     return Steered(call(home.root, Want(experiment_id=experiment_id, state=state, by=by)).state)
 
 
-def _steer_trials(home: Home, experiment_id: int, action: str, steer: Callable[[int], object]) -> Steered:
+def _steer_trials(home: Home, experiment_id: int, steer: Verb[[Home, int, str], object], by: str, done: str) -> Steered:
     with open_view(home) as view:
         running = [row.trial_id for row in view.trials(experiment_id) if row.state == "ACTIVE"]
     if not running:
-        raise ExperimentNotRunningError(experiment_id, action)
+        raise ExperimentNotRunningError(experiment_id, steer.name)
     for trial_id in running:
         with contextlib.suppress(TrialNotRunningError):  # it has just ended
-            steer(trial_id)
+            steer(home, trial_id, by)
     with open_view(home) as view:
-        return Steered(view.experiment(experiment_id).state, tuple(running))
+        return Steered(view.experiment(experiment_id).state, tuple(running), done)
 
 
-def set_slots(home: Home, experiment_id: int, *, priority: int | None = None, max_slots: int | None = None) -> None:
+@verb("experiment", "settings", "changed the settings of experiment {experiment_id}")
+def set_slots(
+    home: Home, experiment_id: int, *, priority: Priority | None = None, max_slots: MaxSlots | None = None
+) -> None:
     """Changes how a submitted experiment gets slots. What is None is left unchanged.
 
     The priority is from 1 to 99, and smaller numbers are served first. `max_slots` of -1 takes the limit away.
@@ -146,6 +166,7 @@ def move(home: Home, experiment_id: int, *, ahead_of: int | None = None, behind:
     call(home.root, Move(experiment_id=experiment_id, other_id=other_id, is_behind=ahead_of is None))
 
 
+@verb("experiment", "archive", "archived experiment {experiment_id}")
 def archive(home: Home, experiment_id: int) -> None:
     """Hides the experiment from lists. Raises `ExperimentStateError` for a submitted one that has not ended."""
     search = home.experiment(experiment_id).read().search
@@ -155,18 +176,21 @@ def archive(home: Home, experiment_id: int) -> None:
         record.is_archived = True
 
 
+@verb("experiment", "unarchive", "experiment {experiment_id} is in lists again")
 def unarchive(home: Home, experiment_id: int) -> None:
     """Shows the experiment in lists again."""
     with home.experiment(experiment_id).edit() as record:
         record.is_archived = False
 
 
+@verb("experiment", "change", "changed experiment {experiment_id}")
 def describe(
     home: Home, experiment_id: int, *, name: str | None = None, description: str | None = None, notes: str | None = None
 ) -> None:
-    """Changes what is not None. Raises `NameTakenError`, `InvalidNameError` or `TypeError`.
+    """Changes the name, the description or the notes of the experiment. What is None is left unchanged.
 
-    A script that later begins a trial under the old name makes a new experiment.
+    A script that later begins a trial under the old name makes a new experiment. Raises `NameTakenError`,
+    `InvalidNameError` or `TypeError`.
     """
     experiment = home.experiment(experiment_id)
     for what, text in (("the description", description), ("the notes", notes)):
@@ -179,7 +203,8 @@ def describe(
         record.notes = record.notes if notes is None else notes
 
 
-def label(home: Home, experiment_id: int, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
+@verb("experiment", "label", "changed the labels of experiment {experiment_id}")
+def label(home: Home, experiment_id: int, *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
     """Gives the experiment labels, and takes others away. Raises `InvalidNameError` or `TypeError`."""
     experiment = home.experiment(experiment_id)
     added, removed = checked_labels(add), checked_labels(remove)
@@ -195,11 +220,12 @@ def set_labels(home: Home, experiment_id: int, labels: Iterable[str]) -> None:
         record.labels = checked
 
 
-def delete(home: Home, experiment_id: int, *, is_forced: bool = False) -> None:
+@verb("experiment", "delete", "deleted experiment {experiment_id}")
+def delete(home: Home, experiment_id: int, *, force: bool = False) -> None:
     """Deletes the experiment with its trials, records and checkpoints.
 
     Raises `ExperimentStateError` for one that has not ended, and the errors of `trials.delete`.
     """
     from core_sdk._home.deletion import delete_experiment  # storages, which the other verbs do not need
 
-    with_reserve(home.root, lambda: delete_experiment(home, experiment_id, is_forced=is_forced))
+    with_reserve(home.root, lambda: delete_experiment(home, experiment_id, is_forced=force))

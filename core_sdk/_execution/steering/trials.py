@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import KillTrial
 from core_sdk._execution.steering.checks import checked_labels, checked_text
+from core_sdk._execution.steering.verb import verb
 from core_sdk._ground.records import Settled, TrialArchivedSet, TrialDescribed, TrialLabelsChanged, check_name
 from core_sdk._home import Home
 from core_sdk._home.attempts.ending import read_end, read_settled
@@ -25,16 +26,21 @@ from core_sdk.errors import (
     TrialRunningError,
 )
 
-if TYPE_CHECKING:
-    from core_sdk._home.attempts.starting import AttemptStart
-
 VERDICTS = ("keep", "discard", "")
 
 
-def pause(home: Home, trial_id: int, by: str) -> int:
-    """Asks the running attempt to save a checkpoint and stop, does not wait for it, and returns its number.
+@dataclass(frozen=True)
+class Resumed:
+    attempt: int
+    origin: str
+    """Words that say where the attempt goes on."""
 
-    Raises `TrialNotRunningError`, and the errors of `check_steered_alone`.
+
+@verb("trial", "pause", "asked trial {trial_id} to stop: it does when it next calls should_preempt()")
+def pause(home: Home, trial_id: int, by: str) -> int:
+    """Asks a running trial to save a checkpoint and stop, and does not wait for it.
+
+    Returns the number of the attempt. Raises `TrialNotRunningError`, and the errors of `check_steered_alone`.
     """
     folder = home.trial(trial_id)
     check_steered_alone(home, trial_id)
@@ -57,6 +63,7 @@ def check_steered_alone(home: Home, trial_id: int) -> None:
         )
 
 
+@verb("trial", "kill", "killed trial {trial_id}")
 def kill(home: Home, trial_id: int, by: str) -> TrialState:
     """Kills the trial with all its processes, and returns its state when they are gone.
 
@@ -93,7 +100,8 @@ def _is_steered_by_master(home: Home, experiment_id: int) -> bool:
     return search is not None and not search.has_ended and not search.is_damaged
 
 
-def resume(home: Home, trial_id: int) -> AttemptStart:
+@verb("trial", "resume", "resumed trial {trial_id} {answer.origin}, as its attempt {answer.attempt}")
+def resume(home: Home, trial_id: int) -> Resumed:
     """Starts the next attempt in the background, from the newest good checkpoint; its output is kept.
 
     Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError`, `CommandError`, `TrialInSlurmError`,
@@ -110,9 +118,12 @@ def resume(home: Home, trial_id: int) -> AttemptStart:
         advice = f"`core-sdk trial resume {trial_id}` submits its next job, where Slurm's commands are"
         raise TrialInSlurmError(trial_id, "resume", job.job_id, advice)
     with taken_slots(folder.read_record().slots_to_take, home.root) as slots:
-        return start_in_background(Agent(), lambda: starting.resume(folder, slots=slots))
+        start = start_in_background(Agent(), lambda: starting.resume(folder, slots=slots))
+    checkpoint = start.continuation and start.continuation.checkpoint
+    return Resumed(start.number, f"from step {checkpoint.steps_completed}" if checkpoint else "from its beginning")
 
 
+@verb("trial", "archive", "archived trial {trial_id}")
 def archive(home: Home, trial_id: int) -> None:
     """Hides the trial from lists until a later attempt begins. Raises `TrialRunningError`."""
     folder = home.trial(trial_id)
@@ -122,11 +133,13 @@ def archive(home: Home, trial_id: int) -> None:
     folder.append_change(TrialArchivedSet(time=time.time(), attempt=max(folder.attempts(), default=0)))
 
 
+@verb("trial", "unarchive", "trial {trial_id} is in lists again")
 def unarchive(home: Home, trial_id: int) -> None:
     """Shows the trial in lists again."""
     home.trial(trial_id).append_change(TrialArchivedSet(time=time.time(), attempt=None))
 
 
+@verb("trial", "change", "changed trial {trial_id}")
 def describe(
     home: Home,
     trial_id: int,
@@ -136,9 +149,10 @@ def describe(
     verdict: str | None = None,
     verdict_reason: str | None = None,
 ) -> None:
-    """Changes what is not None. An empty name is the generated one, an empty verdict is none.
+    """Changes the name, the notes or the verdict of the trial. What is None is left unchanged.
 
-    Raises `InvalidNameError`, `TypeError`, or `ValueError` for a verdict other than `keep` and `discard`.
+    An empty name is the generated one, an empty verdict is none. Raises `InvalidNameError`, `TypeError`, or
+    `ValueError` for a verdict other than `keep` and `discard`.
     """
     folder = home.trial(trial_id)
     if name:
@@ -153,20 +167,22 @@ def describe(
     folder.append_change(change)
 
 
-def label(home: Home, trial_id: int, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
+@verb("trial", "label", "changed the labels of trial {trial_id}")
+def label(home: Home, trial_id: int, *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
     """Gives the trial labels, and takes others away. Raises `InvalidNameError` or `TypeError`."""
     folder = home.trial(trial_id)
     change = TrialLabelsChanged(time=time.time(), added=checked_labels(add), removed=checked_labels(remove))
     folder.append_change(change)
 
 
-def delete(home: Home, trial_id: int, *, is_forced: bool = False) -> None:
+@verb("trial", "delete", "deleted trial {trial_id}")
+def delete(home: Home, trial_id: int, *, force: bool = False) -> None:
     """Deletes the trial with its records and checkpoints.
 
     Raises `TrialRunningError`. Raises `CheckpointProtectedError` if a checkpoint is pinned, if another trial began with
-    it, if a running trial uses it, or if it is a version of a model; `is_forced` overrides the first two.
+    it, if a running trial uses it, or if it is a version of a model; `force` overrides the first two.
     """
     from core_sdk._home.deletion import delete_trial  # storages, which the other verbs do not need
 
     folder = home.trial(trial_id)
-    with_reserve(home.root, lambda: delete_trial(folder, is_forced=is_forced))
+    with_reserve(home.root, lambda: delete_trial(folder, is_forced=force))

@@ -181,7 +181,7 @@ class SteeredCheckpoint(Shown):
         The other files stay readable, but no trial resumes from them. If no file is left, the checkpoint is deleted.
         Raises the errors of `delete`.
         """
-        checkpoints.delete_files(self._home, self.uuid, globs, is_forced=force)
+        checkpoints.delete_files(self._home, self.uuid, globs, force=force)
         self.reload()
 
     def delete(self, *, force: bool = False) -> None:
@@ -191,7 +191,7 @@ class SteeredCheckpoint(Shown):
         attempt uses, or that is a version of a model; `force` ignores the first two. Raises a `StorageError` if the
         storage cannot be reached.
         """
-        checkpoints.delete(self._home, self.uuid, is_forced=force)
+        checkpoints.delete(self._home, self.uuid, force=force)
         self.reload()
 
     get_pachyderm_commit = unavailable("Checkpoint.get_pachyderm_commit()", "Pachyderm's commits are not recorded")

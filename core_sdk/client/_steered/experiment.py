@@ -205,7 +205,7 @@ class SteeredExperiment(Shown):
 
         Raises `ExperimentStateError` for one that has not ended, and the errors of `Trial.delete`.
         """
-        experiments.delete(self._home, self.id, is_forced=force)
+        experiments.delete(self._home, self.id, force=force)
 
     def reload(self) -> None:
         with open_view(self._home) as view:

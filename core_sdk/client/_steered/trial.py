@@ -241,7 +241,7 @@ class SteeredTrial(Shown):
         Raises `TrialRunningError`. Raises `CheckpointProtectedError` if a checkpoint is pinned, if another trial began
         with it, if a running trial uses it, or if it is a version of a model; `force` ignores the first two.
         """
-        trials.delete(self._home, self.trial_id, is_forced=force)
+        trials.delete(self._home, self.trial_id, force=force)
 
     def plot(
         self,

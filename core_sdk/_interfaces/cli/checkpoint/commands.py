@@ -210,9 +210,9 @@ def delete(
     what = f"{', '.join(glob)} in checkpoint" if glob else "checkpoint"
     confirm(f"Delete {what} {storage_id} of trial {before.trial_id}?", yes)
     if glob:
-        checkpoints.delete_files(home, storage_id, glob, is_forced=force)
+        checkpoints.delete_files(home, storage_id, glob, force=force)
     else:
-        checkpoints.delete(home, storage_id, is_forced=force)
+        checkpoints.delete(home, storage_id, force=force)
     after = checkpoint_row(storage_id)
     if glob and after.resources == before.resources and after.state != "DELETED":
         advice = f"`core-sdk checkpoint describe {storage_id}` lists its files."

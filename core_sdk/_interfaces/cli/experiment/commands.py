@@ -158,7 +158,7 @@ def delete(
     deleted = []
     try:
         for row in rows:
-            verbs.delete(home, row.experiment_id, is_forced=force)
+            verbs.delete(home, row.experiment_id, force=force)
             deleted.append({"experiment_id": row.experiment_id, "state": "DELETED"})
             if not as_json:
                 typer.echo(f"deleted experiment {row.experiment_id}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Annotated
 
@@ -12,6 +12,7 @@ import typer
 
 from core_sdk._execution.experiments.reviving import keep_going
 from core_sdk._execution.steering import experiments as verbs
+from core_sdk._execution.steering.verb import Verb
 from core_sdk._home import Home
 from core_sdk._interfaces.cli._each import for_each
 from core_sdk._interfaces.cli._failures import ExitCode
@@ -126,11 +127,11 @@ def set_(
     print_one(changed, f"{setting.value} of experiment {experiment}: {', '.join(values)}", choose_form(as_json))
 
 
-def _steer(experiments: Iterable[int], verb: Callable[[Home, int, str], verbs.Steered], as_json: bool) -> None:
+def _steer(experiments: Iterable[int], verb: Verb[[Home, int, str], verbs.Steered], as_json: bool) -> None:
     home = open_home()
 
     def steer(experiment_id: int) -> str:
-        done = verb(home, experiment_id, f"core-sdk experiment {verb.__name__}")
+        done = verb(home, experiment_id, f"core-sdk experiment {verb.name}")
         if done.trial_ids and verb is verbs.pause:
             say(f"asked {len(done.trial_ids)} trials to stop: each does when it next calls should_preempt()")
         return done.state

@@ -128,7 +128,7 @@ class _Test:
         deadline = time.monotonic() + _RECORDED_WITHIN_S
         while True:
             try:
-                experiments.delete(self._home, self._experiment.experiment_id, is_forced=True)
+                experiments.delete(self._home, self._experiment.experiment_id, force=True)
                 return
             except (ExperimentStateError, TrialRunningError):
                 # The event of the end comes first. The master writes it into the experiment's record a moment later.

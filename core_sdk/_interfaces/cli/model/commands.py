@@ -108,7 +108,7 @@ def register_version(
     as_json: AsJson = False,
 ) -> None:
     """Make a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
-    version = models.register(open_home(), model, storage_id, name=name, notes=notes)
+    version = models.register(open_home(), storage_id, model, name=name, notes=notes)
     print_one(
         _version_row(version), f"registered checkpoint {storage_id} as version {version.version}", choose_form(as_json)
     )

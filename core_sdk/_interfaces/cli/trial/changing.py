@@ -148,7 +148,7 @@ def delete(
     what = f"{shown[0]}, all its" if len(shown) == 1 else f"these {len(shown)} trials, all their"
     confirm(f"Delete {what} records and checkpoints?", yes)
     for trial_id in chosen:
-        trials.delete(home, trial_id, is_forced=force)
+        trials.delete(home, trial_id, force=force)
         typer.echo(trial_id if quiet else f"deleted trial {trial_id}")
 
 

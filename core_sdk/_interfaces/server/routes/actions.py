@@ -1,64 +1,33 @@
-"""What can be done to trials, experiments and checkpoints. What a master decides goes through it."""
+"""The actions: a route for each verb of the tracker. What a master decides goes through it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
-from core_sdk._execution.steering import checkpoints, experiments, trials
-from core_sdk._interfaces.server.route import Id
+from core_sdk._execution.steering.table import VERBS
+from core_sdk._execution.steering.verb import Subject, Verb
+from core_sdk._interfaces.server.route import Action, Id, Route
 from core_sdk._interfaces.server.routes.checkpoints import StorageId
 from core_sdk._interfaces.server.shared_view import SharedView
 
 _BY = "core-sdk ui"
-
-Labels = Annotated[list[str], msgspec.Meta(max_length=100)]
+_PATHS: Mapping[Subject, str] = {
+    "trial": "/trials/{trial_id}",
+    "experiment": "/experiments/{experiment_id}",
+    "checkpoint": "/checkpoints/{storage_id}",
+    "registry": "/models",
+    "model": "/models/{model_id}",
+    "version": "/models/{model_id}/versions/{version}",
+}
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of an action."""
-
-
-class DeleteBody(Body, frozen=True):
-    force: bool = False
-    """Whether to delete also a checkpoint that is pinned, or that another trial began with."""
-
-
-class LabelsBody(Body, frozen=True):
-    add: Labels = []
-    remove: Labels = []
-
-
-class PinBody(Body, frozen=True):
-    note: str = ""
-    """The reason why it is kept."""
-
-
-class ChangeBody(Body, frozen=True):
-    """Fields that are null are left unchanged."""
-
-    name: str | None = None
-    description: str | None = None
-    notes: str | None = None
-
-
-class TrialBody(Body, frozen=True):
-    """Fields that are null are left unchanged."""
-
-    name: str | None = None
-    """An empty name is the generated one."""
-    notes: str | None = None
-    verdict: str | None = None
-    """keep or discard; empty to take it back."""
-    verdict_reason: str | None = None
-
-
-class SettingsBody(Body, frozen=True):
-    priority: Annotated[int, msgspec.Meta(ge=1, le=99)] | None = None
-    """Smaller numbers are served first."""
-    max_slots: Annotated[int, msgspec.Meta(ge=-1, le=1 << 20)] | None = None
-    """-1 takes the limit away."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -66,142 +35,42 @@ class Done(msgspec.Struct, frozen=True):
     """A text that says what was done."""
 
 
-def pause_trial(shared: SharedView, trial_id: Id) -> Done:
-    """Asks a running trial to save a checkpoint and stop."""
-    trials.pause(shared.home, trial_id, _BY)
-    return Done(f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
+def path_of(verb: Verb[..., Any]) -> str:
+    return f"{_PATHS[verb.subject]}/actions/{verb.name}"
 
 
-def kill_one_trial(shared: SharedView, trial_id: Id) -> Done:
-    """Kills a trial with all its processes, at once; it is canceled."""
-    trials.kill(shared.home, trial_id, _BY)
-    return Done(f"killed trial {trial_id}")
+def arguments_of(verb: Verb[..., Any]) -> dict[str, inspect.Parameter]:
+    """Returns what a verb is given besides the home, the ids in its path, and who has asked."""
+    given = inspect.signature(verb.function, eval_str=True).parameters
+    return {name: one for name, one in given.items() if name not in ("home", "by", *_ids(verb))}
 
 
-def resume_trial(shared: SharedView, trial_id: Id) -> Done:
-    """Goes on with a trial from its newest good checkpoint, in the background; its output is kept."""
-    start = trials.resume(shared.home, trial_id)
-    continuation = start.continuation
-    checkpoint = None if continuation is None else continuation.checkpoint
-    steps = "from its beginning" if checkpoint is None else f"from step {checkpoint.steps_completed}"
-    return Done(f"resumed trial {trial_id} {steps}, as its attempt {start.number}")
+def _ids(verb: Verb[..., Any]) -> list[str]:
+    return re.findall(r"{(\w+)}", _PATHS[verb.subject])
 
 
-def archive_trial(shared: SharedView, trial_id: Id) -> Done:
-    """Hides a trial that does not run from lists, until it is resumed."""
-    trials.archive(shared.home, trial_id)
-    return Done(f"archived trial {trial_id}")
+def _action(verb: Verb[..., Any]) -> Route:
+    """Returns the route of a verb. Its body has the arguments of the verb; without any, it has no body."""
+    by = {"by": _BY} if "by" in inspect.signature(verb.function).parameters else {}
+
+    def answer(shared: SharedView, *, body: Body | None = None, **ids: Any) -> Done:
+        given = {**ids, **by, **({} if body is None else msgspec.structs.asdict(body))}
+        return Done(verb.words.format(answer=verb(shared.home, **given), **given))
+
+    answer.__doc__ = (verb.function.__doc__ or "").partition(" Raises ")[0]
+    types: dict[str, Any] = {name: StorageId if name == "storage_id" else Id for name in _ids(verb)}
+    if arguments := arguments_of(verb):
+        types["body"] = _body(f"{verb.subject}_{verb.name}_body".title().replace("_", ""), arguments.values())
+    answer.__annotations__ = {**types, "return": Done}
+    return Route(path_of(verb), answer, "POST") if verb.only_reads else Action(path_of(verb), answer)
 
 
-def unarchive_trial(shared: SharedView, trial_id: Id) -> Done:
-    """Shows a trial in lists again."""
-    trials.unarchive(shared.home, trial_id)
-    return Done(f"trial {trial_id} is in lists again")
+def _body(name: str, arguments: Iterable[inspect.Parameter]) -> type[msgspec.Struct]:
+    fields = [
+        (one.name, one.annotation) if one.default is one.empty else (one.name, one.annotation, one.default)
+        for one in arguments
+    ]
+    return msgspec.defstruct(name, fields, bases=(Body,), frozen=True)
 
 
-def label_trial(shared: SharedView, trial_id: Id, body: LabelsBody) -> Done:
-    """Gives a trial labels, or takes them away."""
-    trials.label(shared.home, trial_id, add=body.add, remove=body.remove)
-    return Done(f"changed the labels of trial {trial_id}")
-
-
-def change_trial(shared: SharedView, trial_id: Id, body: TrialBody) -> Done:
-    """Changes the name, the notes or the verdict of a trial."""
-    told = {"verdict": body.verdict, "verdict_reason": body.verdict_reason}
-    trials.describe(shared.home, trial_id, name=body.name, notes=body.notes, **told)
-    return Done(f"changed trial {trial_id}")
-
-
-def delete_trial(shared: SharedView, trial_id: Id, body: DeleteBody) -> Done:
-    """Deletes a trial, its records and its checkpoints."""
-    trials.delete(shared.home, trial_id, is_forced=body.force)
-    return Done(f"deleted trial {trial_id}")
-
-
-def pause_experiment(records: SharedView, experiment_id: Id) -> Done:
-    """Lets the trials save their checkpoints and stop."""
-    done = experiments.pause(records.home, experiment_id, _BY)
-    return _steered(experiment_id, done, "asked to stop")
-
-
-def activate_experiment(records: SharedView, experiment_id: Id) -> Done:
-    """Lets an experiment that is paused go on."""
-    return _steered(experiment_id, experiments.activate(records.home, experiment_id, _BY))
-
-
-def cancel_experiment(records: SharedView, experiment_id: Id) -> Done:
-    """Ends an experiment: its trials save their checkpoints and stop."""
-    return _steered(experiment_id, experiments.cancel(records.home, experiment_id, _BY))
-
-
-def kill_experiment(records: SharedView, experiment_id: Id) -> Done:
-    """Ends an experiment at once: its trials are killed."""
-    return _steered(experiment_id, experiments.kill(records.home, experiment_id, _BY), "killed")
-
-
-def archive_experiment(shared: SharedView, experiment_id: Id) -> Done:
-    """Hides an experiment that has ended from lists."""
-    experiments.archive(shared.home, experiment_id)
-    return Done(f"archived experiment {experiment_id}")
-
-
-def unarchive_experiment(shared: SharedView, experiment_id: Id) -> Done:
-    """Shows an experiment in lists again."""
-    experiments.unarchive(shared.home, experiment_id)
-    return Done(f"experiment {experiment_id} is in lists again")
-
-
-def label_experiment(shared: SharedView, experiment_id: Id, body: LabelsBody) -> Done:
-    """Gives an experiment labels, or takes them away."""
-    experiments.label(shared.home, experiment_id, add=body.add, remove=body.remove)
-    return Done(f"changed the labels of experiment {experiment_id}")
-
-
-def change_experiment(shared: SharedView, experiment_id: Id, body: ChangeBody) -> Done:
-    """Changes the name, the description or the notes of an experiment."""
-    texts = {"name": body.name, "description": body.description, "notes": body.notes}
-    experiments.describe(shared.home, experiment_id, **texts)
-    return Done(f"changed experiment {experiment_id}")
-
-
-def set_experiment(shared: SharedView, experiment_id: Id, body: SettingsBody) -> Done:
-    """Changes how an experiment gets slots."""
-    experiments.set_slots(shared.home, experiment_id, priority=body.priority, max_slots=body.max_slots)
-    return Done(f"changed the settings of experiment {experiment_id}")
-
-
-def delete_experiment(shared: SharedView, experiment_id: Id, body: DeleteBody) -> Done:
-    """Deletes an experiment with its trials, records and checkpoints."""
-    experiments.delete(shared.home, experiment_id, is_forced=body.force)
-    return Done(f"deleted experiment {experiment_id}")
-
-
-def verify_checkpoint(shared: SharedView, storage_id: StorageId) -> Done:
-    """Reads every file of a checkpoint and compares it with its checksum."""
-    checkpoints.verify(shared.home, storage_id)
-    return Done(f"checkpoint {storage_id} is whole: every byte is as it was stored")
-
-
-def pin_checkpoint(shared: SharedView, storage_id: StorageId, body: PinBody) -> Done:
-    """Protects a checkpoint from being deleted, by collection or by hand."""
-    checkpoints.pin(shared.home, storage_id, body.note)
-    return Done(f"pinned checkpoint {storage_id}")
-
-
-def unpin_checkpoint(shared: SharedView, storage_id: StorageId) -> Done:
-    """Takes the protection away."""
-    checkpoints.unpin(shared.home, storage_id)
-    return Done(f"unpinned checkpoint {storage_id}")
-
-
-def delete_checkpoint(shared: SharedView, storage_id: StorageId, body: DeleteBody) -> Done:
-    """Deletes the files of a checkpoint."""
-    checkpoints.delete(shared.home, storage_id, is_forced=body.force)
-    return Done(f"deleted checkpoint {storage_id}")
-
-
-def _steered(experiment_id: int, done: experiments.Steered, of_trials: str = "") -> Done:
-    """Returns what to say: what was done to the trials, if no master steers them, or the experiment's new state."""
-    if done.trial_ids:
-        return Done(f"experiment {experiment_id}: its {len(done.trial_ids)} running trials were {of_trials}")
-    return Done(f"experiment {experiment_id}: {done.state}")
+ACTIONS = tuple(map(_action, VERBS))

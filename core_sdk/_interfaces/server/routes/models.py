@@ -6,16 +6,14 @@ from typing import Any
 
 import msgspec
 
-from core_sdk._execution.steering import models
 from core_sdk._ground.records import ModelVersionRecord, from_json
 from core_sdk._home.finding.lineage import Stretch, read_lineage
 from core_sdk._home.registry import ModelRow, Registry
 from core_sdk._home.rows import CheckpointRow
 from core_sdk._interfaces.server.route import Id, Query
-from core_sdk._interfaces.server.routes.actions import Body, Done, Labels, LabelsBody
 from core_sdk._interfaces.server.routes.checkpoints import StorageId
 from core_sdk._interfaces.server.shared_view import SharedView
-from core_sdk.errors import CheckpointNotFoundError, ModelNotFoundError
+from core_sdk.errors import CheckpointNotFoundError
 
 
 class ModelsQuery(Query, frozen=True):
@@ -57,30 +55,6 @@ class LineageAnswer(msgspec.Struct, frozen=True):
     """The versions of models that the checkpoint is."""
 
 
-class NewModelBody(Body, frozen=True):
-    name: str
-    description: str = ""
-    labels: Labels = []
-
-
-class ModelBody(Body, frozen=True):
-    description: str
-
-
-class RegisterBody(Body, frozen=True):
-    model: str
-    """The name of the model. One that has this name is made if there is none."""
-    name: str = ""
-    notes: str = ""
-
-
-class VersionBody(Body, frozen=True):
-    """Fields that are null are left unchanged."""
-
-    name: str | None = None
-    notes: str | None = None
-
-
 def list_models(shared: SharedView, query: ModelsQuery) -> ModelsAnswer:
     """Returns the models of the registry."""
     found = _registry(shared).models()
@@ -103,66 +77,6 @@ def lineage(shared: SharedView, storage_id: StorageId) -> LineageAnswer:
         if version.checkpoint == storage_id
     ]
     return LineageAnswer(stretches, registered)
-
-
-def create_model(shared: SharedView, body: NewModelBody) -> Done:
-    """Makes a model, which has no versions yet."""
-    made = models.create(shared.home, body.name, description=body.description, labels=body.labels)
-    return Done(f"created model {made.model_id}")
-
-
-def change_model(shared: SharedView, model_id: Id, body: ModelBody) -> Done:
-    """Changes the description of a model."""
-    models.describe(shared.home, model_id, body.description)
-    return Done(f"changed model {model_id}")
-
-
-def label_model(shared: SharedView, model_id: Id, body: LabelsBody) -> Done:
-    """Gives a model labels, or takes them away."""
-    models.label(shared.home, model_id, add=body.add, remove=body.remove)
-    return Done(f"changed the labels of model {model_id}")
-
-
-def archive_model(shared: SharedView, model_id: Id) -> Done:
-    """Hides a model from lists."""
-    models.archive(shared.home, model_id)
-    return Done(f"archived model {model_id}")
-
-
-def unarchive_model(shared: SharedView, model_id: Id) -> Done:
-    """Shows a model in lists again."""
-    models.unarchive(shared.home, model_id)
-    return Done(f"model {model_id} is in lists again")
-
-
-def delete_model(shared: SharedView, model_id: Id) -> Done:
-    """Takes a model with all its versions out of the registry; the checkpoints stay."""
-    models.delete(shared.home, model_id)
-    return Done(f"deleted model {model_id}")
-
-
-def register(shared: SharedView, storage_id: StorageId, body: RegisterBody) -> Done:
-    """Makes a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
-    home = shared.home
-    shared.ask(lambda view: view.checkpoint(storage_id))  # an unknown one fails before a model is made
-    try:
-        found = _registry(shared).model(body.model)
-    except ModelNotFoundError:
-        found = models.create(home, body.model)
-    version = models.register(home, found.model_id, storage_id, name=body.name, notes=body.notes)
-    return Done(f"registered the checkpoint as version {version.version} of model {found.model_id}")
-
-
-def change_version(shared: SharedView, model_id: Id, version: Id, body: VersionBody) -> Done:
-    """Changes the name or the notes of a version."""
-    models.describe_version(shared.home, model_id, version, name=body.name, notes=body.notes)
-    return Done(f"changed version {version} of model {model_id}")
-
-
-def delete_version(shared: SharedView, model_id: Id, version: Id) -> Done:
-    """Takes a version out of the registry; its checkpoint stays, and can be deleted then."""
-    models.delete_version(shared.home, model_id, version)
-    return Done(f"deleted version {version} of model {model_id}")
 
 
 def _registry(shared: SharedView) -> Registry:

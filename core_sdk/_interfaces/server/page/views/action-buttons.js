@@ -7,7 +7,7 @@ import { useCanAct } from "../state/home.js";
 import { splitNames } from "../state/place.js";
 import { ACTIONS, Doing, idOf, perform } from "./actions.js";
 import { isEnter, withText } from "../parts/field.js";
-/** @import { LabelsBody } from "api" */
+/** @import { TrialLabelBody } from "api" */
 /** @import { Action, Kind, Row } from "./actions.js" */
 
 /**
@@ -60,7 +60,7 @@ const nameOf = (/** @type {Action} */ { label, question }) => (question ? `${lab
 function LabelDialog({ kind, rows, onClose, onDone }) {
   const [text, setText] = useState("");
   const common = [...new Set(rows.flatMap(({ labels = [] }) => labels))];
-  const change = async (/** @type {LabelsBody} */ body) => {
+  const change = async (/** @type {TrialLabelBody} */ body) => {
     const action = { name: "label", label: "Label", done: "labels changed", fits: () => true };
     await perform(
       kind,

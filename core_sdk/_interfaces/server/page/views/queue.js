@@ -13,7 +13,7 @@ import { useCanAct } from "../state/home.js";
 import { linkTo } from "../state/place.js";
 import { ActionMenu } from "./action-buttons.js";
 import { runsOf } from "./runs/trials.js";
-/** @import { OccupiedSlot, QueueAnswer, QueuedExperiment, RunsAnswer, SettingsBody, SlotsAnswer } from "api" */
+/** @import { ExperimentSettingsBody, OccupiedSlot, QueueAnswer, QueuedExperiment, RunsAnswer, SlotsAnswer } from "api" */
 
 const MAX_CHIPS = 8;
 const MAX_BY_HAND = 100;
@@ -136,7 +136,7 @@ function Experiments({ experiments, onDone }) {
 function Row({ one, turn, hasProblem, onDone }) {
   const { experiment_id: id, name, running } = one;
   const canAct = useCanAct();
-  const change = async (/** @type {SettingsBody} */ settings) => {
+  const change = async (/** @type {ExperimentSettingsBody} */ settings) => {
     try {
       say((await act(["experiments", id, "actions", "settings"], settings)).message);
     } catch (error) {
