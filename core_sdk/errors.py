@@ -498,7 +498,9 @@ class ReportsDroppedError(JournalError):
         self.num_dropped = num_dropped
         rest = "All other records of the attempt are kept. Correct this, or set CORE_SDK_HOME to another disk."
         if error.errno == errno.ENOENT:
-            rest = "The records before them are gone with the file: keep a home until its trainings have ended."
+            rest = (
+                "The records before them went with the file: keep a home in its place until its trainings have ended."
+            )
         elif error.errno == errno.EBADF:
             rest = "All other records of the attempt are kept. Let the script close only what it has opened."
         super().__init__(f"{num_dropped} records could not be written to {path} and are lost: {error}. {rest}")

@@ -8,7 +8,6 @@ compares them first.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -54,23 +53,6 @@ class KeptDescriptor:
         except OSError:
             return True
 
-    def locate(self, path: Path) -> Path:
-        """Returns where the file is now: at `path`, where it was last, or where it was moved to.
-
-        Raises `FileNotFoundError` if no path leads to it any more, as far as this process sees.
-        """
-        if self.is_at(path):
-            return path
-        with contextlib.suppress(OSError):  # no /proc
-            moved = Path(f"/proc/self/fd/{self.checked()}").readlink()
-            if self.is_at(moved):
-                return moved
-        raise FileNotFoundError(errno.ENOENT, "it was removed or replaced while the training ran", str(path))
-
-    def has_name(self) -> bool:
-        """Returns whether the file is still in some directory; False also if the script has closed the descriptor."""
-        return self.is_ours() and os.fstat(self._number).st_nlink > 0
-
     def open_again(self, path: Path, flags: int) -> None:
         """Opens the file again after the script has closed it. Raises `OSError` if `path` leads to another file."""
         again = KeptDescriptor(os.open(path, flags | os.O_CLOEXEC))
@@ -84,25 +66,6 @@ class KeptDescriptor:
         if self.is_ours():
             os.close(self._number)
         self._number = -1
-
-
-class HeldDirectory:
-    """A directory that is still found after it, or a directory above it, was renamed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path.absolute()
-        self._descriptor = KeptDescriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-
-    @property
-    def path(self) -> Path:
-        """Returns the present path of the directory. Raises `FileNotFoundError` if it was removed or replaced."""
-        if self._descriptor.fileno() >= 0:
-            self._path = self._descriptor.locate(self._path)
-        return self._path
-
-    def close(self) -> None:
-        """Lets go of the directory. From now on `path` is where it was last."""
-        self._descriptor.close()
 
 
 def moved_up(descriptor: int) -> int:

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from core_sdk._distributed import DistributedContext
-from core_sdk._ground.descriptors import HeldDirectory
 from core_sdk._ground.environment import Environment, is_home_spooled, leave_job, use_run_info, use_trial_seed
 from core_sdk._ground.records import AttemptStarted, ClusterInfo, TrialRecord
 from core_sdk._home import Home, TrialFolder
@@ -34,21 +33,13 @@ class _ClaimedAttempt:
 
 def open_home(distributed: DistributedContext, info: ClusterInfo | None) -> Home:
     """Makes the home on the chief if there is none, and returns it. `info` is the run info. Collective."""
-    return Home(_held(distributed.channel.broadcast_outcome(lambda: _create_home(info))))
+    return Home(distributed.channel.broadcast_outcome(lambda: _create_home(info)))
 
 
 def _create_home(info: ClusterInfo | None) -> Path:
     root = Environment.read().home
     check_home(root, info)
-    return Home.create(root).root
-
-
-def _held(home_root: Path) -> Path | HeldDirectory:
-    """Returns the home's directory, which is found after it is renamed; its path on a node that does not see it."""
-    try:
-        return HeldDirectory(home_root)
-    except OSError:
-        return home_root
+    return Home.create(root.absolute()).root  # the script may change its working directory
 
 
 def claim_together(
@@ -89,7 +80,7 @@ def _of_other_rank(home: Home, claimed: _ClaimedAttempt, own_info: ClusterInfo |
     start = start_record(folder, claimed.number, claimed.start.home, rank)
     own_or_shared = own_folder or folder
     journal = RankJournal(
-        lambda: own_or_shared.journal_path(claimed.number, rank),
+        own_or_shared.journal_path(claimed.number, rank),
         start,
         is_kept=is_home_shared or own_folder is not None,
     )

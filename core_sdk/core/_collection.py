@@ -28,7 +28,7 @@ def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
     policy = RetentionPolicy.checked(checkpoint_storage) if isinstance(checkpoint_storage, Mapping) else None
     metric = SearcherMetric.configured(attempt.info.trial.config.get("searcher"))
     try:
-        experiment = Home(attempt.folder.home_directory).experiment(attempt.record.experiment_id)
+        experiment = Home(attempt.folder.home_root).experiment(attempt.record.experiment_id)
         found = experiment.read()
         if (found.retention, found.searcher_metric) != (policy, metric):
             with experiment.edit() as record:
@@ -41,7 +41,7 @@ def collect_at_end(attempt: Attempt, storage: Storage) -> None:
     """Deletes what the policy of the attempt's experiment does not keep. A failure is only a warning."""
     if is_home_spooled():
         return  # only the home knows what is needed; the same is done there, once it has all records
-    home, experiment_id = Home(attempt.folder.home_directory), attempt.record.experiment_id
+    home, experiment_id = Home(attempt.folder.home_root), attempt.record.experiment_id
     try:
         if home.experiment(experiment_id).read().retention is None:
             return

@@ -165,11 +165,7 @@ class Context(OfOneProcess):
                 context._finalizer()
 
     def _is_left_open(self, trial: TrialFolder) -> bool:
-        try:
-            is_of_trial = self._attempt.folder.path == trial.path
-        except FileNotFoundError:  # its home is gone
-            return False
-        return is_of_trial and not self._is_in_block and self._finalizer.alive
+        return self._attempt.folder.path == trial.path and not self._is_in_block and self._finalizer.alive
 
     def start(self) -> None:
         """Begins to listen for stops. Raises `RuntimeError` the second time."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from core_sdk._distributed import DistributedContext, has_process_group
-from core_sdk._ground.descriptors import HeldDirectory
 from core_sdk._ground.environment import (
     StopNoticeSettings,
     WriterSettings,
@@ -33,7 +32,7 @@ from core_sdk._home.attempts.claiming import Attempt
 from core_sdk._home.attempts.definition import Definition
 from core_sdk._home.attempts.jobs import noted_trial
 from core_sdk._home.history import read_history
-from core_sdk._home.storage import DirectoryStorage, Storage, open_storage, storage_from_url
+from core_sdk._home.storage import Storage, open_storage, storage_from_url
 from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together, open_home
 from core_sdk.core._checkpoint import CheckpointContext, Grace
@@ -215,7 +214,7 @@ def init(
     earlier = _earlier_checkpoints(attempt, storage, distributed)
     # A save looks for unchanged files in these.
     storage.remember([storage_id for storage_id, url in earlier.items() if not url][-_NUM_REMEMBERED:])
-    folder, trial_home = attempt.folder, Home(attempt.folder.home_directory)
+    folder, trial_home = attempt.folder, Home(attempt.folder.home_root)
     # `core-sdk run`, masters and programs with workers give a run info, and speak themselves.
     announcements = Announcements(attempt) if distributed.is_chief and given.info is None and not is_quiet() else None
     if announcements is not None:
@@ -355,10 +354,7 @@ def _open_storage(
         return storage_from_url(file_url(home.checkpoints))
     if isinstance(checkpoint_storage, Mapping) and checkpoint_storage.get("type") is None and checkpoint_storage:
         checkpoint_storage = None  # it only says which checkpoints to keep
-    storage = open_storage(checkpoint_storage, default=home.checkpoints)
-    if isinstance(storage, DirectoryStorage) and isinstance(home.directory, HeldDirectory):
-        storage.move_with(home.directory)
-    return storage
+    return open_storage(checkpoint_storage, default=home.checkpoints)
 
 
 def _earlier_checkpoints(attempt: Attempt, storage: Storage, distributed: DistributedContext) -> dict[str, str]:

@@ -443,7 +443,9 @@ class ScatteredTrial(Trial):
     """A trial in which each rank has its own disk, like hosts without a shared file system."""
 
     def open_storage(self, rank: int) -> Storage:
-        return DirectoryStorage(self.storage.root / f"disk{rank}")
+        storage = DirectoryStorage(self.storage.root / f"disk{rank}")
+        storage.check_writable()
+        return storage
 
 
 def test_hosts_that_share_no_disk_are_told_before_the_block(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from core_sdk._distributed.transport._connection import Connection
 from core_sdk._distributed.transport._frames import ConnectionEndedError
 from core_sdk._execution.workers._output import ShownOutput
 from core_sdk._ground.alive import AliveLock, is_alive
-from core_sdk._ground.descriptors import HeldDirectory, KeptDescriptor, moved_up_socket
+from core_sdk._ground.descriptors import KeptDescriptor, moved_up_socket
 from core_sdk._ground.records import AttemptStarted, Dropped, Report
 from core_sdk._home.journal import JournalWriter, RankJournal, read_records
 from core_sdk._machine.processes import Guardian
@@ -47,7 +47,7 @@ def journal(directory: Path) -> Iterator[Use]:
 
 @contextlib.contextmanager
 def rank_journal(directory: Path) -> Iterator[Use]:
-    writer = RankJournal(lambda: directory / "1.rank1.journal", STARTED, is_kept=True)
+    writer = RankJournal(directory / "1.rank1.journal", STARTED, is_kept=True)
     writer.append(report(1))
     yield lambda: writer.keep_file("media/a.txt", b"a")
     writer.close()
@@ -118,13 +118,6 @@ def worker_log(directory: Path) -> Iterator[Use]:
     shown.close()
 
 
-@contextlib.contextmanager
-def home_directory(directory: Path) -> Iterator[Use]:
-    held = HeldDirectory(directory)
-    yield lambda: held.path
-    held.close()
-
-
 KEPT: list[Kept] = [
     journal,
     rank_journal,
@@ -135,7 +128,6 @@ KEPT: list[Kept] = [
     outlet,
     rank_output,
     worker_log,
-    home_directory,
 ]
 
 

@@ -289,7 +289,7 @@ def test_another_rank_keeps_media_with_its_journal(tmp_path: Path) -> None:
     start = AttemptStarted(time=0.0, format=1, trial_id=1, attempt=1, host="h", pid=1, sdk_version="0", rank=1)
     for name, is_kept in (("kept", True), ("not", False)):
         (tmp_path / name).mkdir()
-        journal = RankJournal((tmp_path / name / "1.rank1.journal").absolute, start, is_kept=is_kept)
+        journal = RankJournal(tmp_path / name / "1.rank1.journal", start, is_kept=is_kept)
         assert journal.keep_file("media/a.png", b"a") == ""
         journal.close()
 

@@ -31,7 +31,6 @@ from core_sdk._execution.agent._messages import (
 from core_sdk._execution.agent._plain_lines import PlainLines
 from core_sdk._execution.experiments.reviving import revive_master
 from core_sdk._ground.alive import AliveLock
-from core_sdk._ground.descriptors import HeldDirectory
 from core_sdk._ground.records import Settled
 from core_sdk._ground.typed_lines import from_line, to_line
 from core_sdk._home.attempts.ending import end_attempt
@@ -82,7 +81,7 @@ class _AttemptCommand:
     def __init__(self, starter: socket.socket, order: AgentOrder, descriptors: list[int]) -> None:
         self._starter = starter
         self._order = order
-        self._folder = TrialFolder(HeldDirectory(Path(order.home)), order.trial_id, order.node)
+        self._folder = TrialFolder(Path(order.home), order.trial_id, order.node)
         self._lock = AliveLock.adopt(descriptors.pop(0))
         with contextlib.suppress(OSError):  # a full disk: the attempt can then not be killed by its trial's id
             self._lock.sign()
@@ -145,8 +144,7 @@ class _AttemptCommand:
         self._close_screen()
         self._tell(CommandEnded(code, tuple(problems)))
         guardian.dismiss()
-        with contextlib.suppress(FileNotFoundError):  # the home was removed
-            revive_master(self._folder.home_root)  # it has to hear of this end
+        revive_master(self._folder.home_root)  # it has to hear of this end
         copying.join()  # processes in sessions of their own may still write
 
     def _start(self) -> tuple[subprocess.Popen[bytes], int]:

@@ -118,12 +118,12 @@ class Master:
     def run(self, is_done: Callable[[], bool] = lambda: False) -> None:
         """Carries out experiments until `is_done`, until `stop`, or until there was nothing to do for `idle_s`.
 
-        It also returns if the home was moved: trials go on there, and so does the next master.
+        It also returns if the home was renamed or removed.
         """
         idle_since = time.monotonic()
         while not self._is_stopping and not is_done():
             if not self.is_home_here():
-                logger.error("%s was moved or removed: the next master goes on where it is now", self._home.root)
+                logger.error("%s was renamed or removed: the next master goes on where it is now", self._home.root)
                 return
             is_busy = bool(self._suspended) or any(
                 run.attempts or run.experiment.waiting for run in self._runs.values()
@@ -166,7 +166,7 @@ class Master:
         def do(future: Future[MasterAnswer]) -> None:
             try:
                 if not self.is_home_here():
-                    raise MasterError("the home was moved, and it ends; ask once more, and the next one answers")
+                    raise MasterError("the home was renamed, and it ends; ask once more, and the next one answers")
                 future.set_result(self._do(request))
             except Exception as error:  # noqa: BLE001  (the caller of `answer` gets it)
                 future.set_exception(error)

@@ -25,10 +25,8 @@ def end_attempt(folder: TrialFolder, attempt: int, lock: AliveLock, code: int, r
     Records nothing once this host was taken for dead: the trial then continues elsewhere, in another attempt. Returns
     what could not be recorded, in words.
     """
-    try:
-        is_in_charge = lock.is_at(folder.supervised_path(attempt))
-    except FileNotFoundError:  # the home was removed, which `record_end` says
-        is_in_charge = True
+    is_home_gone = not folder.home_root.exists()  # which `record_end` says
+    is_in_charge = is_home_gone or lock.is_at(folder.supervised_path(attempt))
     problems = record_end(folder, code, reason) if is_in_charge else []
     lock.release()
     return problems

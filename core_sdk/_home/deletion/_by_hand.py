@@ -70,7 +70,7 @@ def release_checkpoint(folder: TrialFolder, storage: Storage, storage_id: str, o
 
 def is_kept_for_ever(folder: TrialFolder, storage_id: str) -> bool:
     """Returns whether `keep_every` in the policy of the trial's experiment keeps the checkpoint."""
-    policy = Home(folder.home_directory).experiment(folder.read_record().experiment_id).read().retention
+    policy = Home(folder.home_root).experiment(folder.read_record().experiment_id).read().retention
     if policy is None or policy.keep_every is None:
         return False
     return storage_id in kept_for_ever(read_history(folder).checkpoints, policy.keep_every)

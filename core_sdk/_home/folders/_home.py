@@ -14,7 +14,6 @@ from pathlib import Path
 import google_crc32c
 
 from core_sdk._ground.alive import AliveLock, once_free
-from core_sdk._ground.descriptors import HeldDirectory
 from core_sdk._ground.files import read_regular, write_atomically
 from core_sdk._ground.records import FORMAT, AdoptedRecord, ExperimentRecord, HomeRecord, JobRecord, check_name
 from core_sdk._ground.version import __version__
@@ -38,18 +37,10 @@ _LOCK_WAIT_S = 10.0
 
 
 class Home:
-    """An existing home. `Home.create` makes it, `Home.open` only reads it.
+    """An existing home. `Home.create` makes it, `Home.open` only reads it."""
 
-    A training holds its home by a `HeldDirectory`: then the paths are where the home is now, and raise
-    `FileNotFoundError` if it was removed.
-    """
-
-    def __init__(self, directory: Path | HeldDirectory) -> None:
-        self.directory = directory
-
-    @property
-    def root(self) -> Path:
-        return self.directory if isinstance(self.directory, Path) else self.directory.path
+    def __init__(self, root: Path) -> None:
+        self.root = root
 
     @property
     def runs(self) -> Path:
@@ -188,11 +179,11 @@ class Home:
 
     def create_trial(self) -> TrialFolder:
         """Makes the folder of a new trial. Ids rise, and no id is used twice."""
-        return TrialFolder(self.directory, self._make_numbered(self.runs))
+        return TrialFolder(self.root, self._make_numbered(self.runs))
 
     def folder(self, trial_id: int) -> TrialFolder:
         """Returns the folder that a trial of this id has, or would have."""
-        return TrialFolder(self.directory, trial_id)
+        return TrialFolder(self.root, trial_id)
 
     def trial(self, trial_id: int) -> TrialFolder:
         """Returns the folder of an existing trial. Raises `TrialNotFoundError`."""

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk._ground.alive import file_lock, is_alive
-from core_sdk._ground.descriptors import HeldDirectory
 from core_sdk._ground.files import opened_regular, write_together, write_whole
 from core_sdk._ground.records import (
     MEDIA_DIRECTORY,
@@ -41,30 +40,21 @@ _OF_OTHER = re.compile(rf"([1-9][0-9]{{0,8}})\.(?:rank([1-9][0-9]{{0,8}})|writer
 
 
 class TrialFolder:
-    """The folder of a trial, which may not exist. It is found in the directory of its home, wherever that is now."""
+    """The folder of a trial, which may not exist."""
 
-    def __init__(self, home: Path | HeldDirectory, trial_id: int, node: int = 0) -> None:
+    def __init__(self, home_root: Path, trial_id: int, node: int = 0) -> None:
         """`node` is the number of a node among those of an attempt. Each one beside the first has a folder of its own.
 
         It holds what the node's agent keeps of an attempt. All other files of the trial lie in the trial's folder.
         """
-        self.home_directory = home
+        self.home_root = home_root
         self.trial_id = trial_id
         self.node = node
-        self._parts = ("runs", str(trial_id), *([f"node{node}"] if node else []))
-        self._path = home.joinpath(*self._parts) if isinstance(home, Path) else None
-
-    @property
-    def home_root(self) -> Path:
-        return self.home_directory if isinstance(self.home_directory, Path) else self.home_directory.path
-
-    @property
-    def path(self) -> Path:
-        return self._path or self.home_root.joinpath(*self._parts)
+        self.path = home_root.joinpath("runs", str(trial_id), *([f"node{node}"] if node else []))
 
     def of_node(self, node: int) -> TrialFolder:
         """Returns the folder of a node of the trial's attempts; for the first one, number 0, the trial's."""
-        return TrialFolder(self.home_directory, self.trial_id, node)
+        return TrialFolder(self.home_root, self.trial_id, node)
 
     def of_other_nodes(self) -> list[TrialFolder]:
         """Returns the folders that other nodes than the first have here."""

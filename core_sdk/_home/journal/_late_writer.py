@@ -8,7 +8,6 @@ import os
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk._ground.records import AttemptStarted, Dropped, Record
@@ -25,13 +24,12 @@ class LateWriter:
     The lock of the journal to which it belongs must be held in every call but `close`.
     """
 
-    def __init__(self, locate: Callable[[], Path], start: AttemptStarted, who: str, *, is_continued: bool) -> None:
-        """`locate` gives the path, and raises `OSError` if there can be none. `start` is the first record to write.
+    def __init__(self, path: Path, start: AttemptStarted, who: str, *, is_continued: bool) -> None:
+        """`start` is the first record to write. `who` keeps the journal, in words.
 
-        `who` keeps the journal, in words. With `is_continued` the file may be there.
+        With `is_continued` the file may be there.
         """
-        self.path = locate()
-        self._locate = locate
+        self.path = path
         self._start = start
         self._who = who
         self._is_continued = is_continued
@@ -64,7 +62,6 @@ class LateWriter:
             raise ReportsDroppedError(self.path, self._num_lost, self._problem)
 
     def _open(self) -> JournalWriter:
-        self.path = self._locate()
         writer = JournalWriter(self.path, is_continued=self._is_continued)
         try:
             writer.append_or_raise(self._start)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk._ground.records import (
@@ -32,13 +31,10 @@ class RankJournal(JournalBeside):
     for all ranks.
     """
 
-    def __init__(self, locate: Callable[[], Path], start: AttemptStarted, *, is_kept: bool) -> None:
-        """`locate` gives the path, and raises `OSError` if there can be none. `start` becomes the file's first record.
-
-        Without `is_kept` there is no file: nobody would read it.
-        """
-        self._writer = LateWriter(locate, start, f"rank {start.rank}", is_continued=False)
-        super().__init__(self._writer.path)
+    def __init__(self, path: Path, start: AttemptStarted, *, is_kept: bool) -> None:
+        """`start` becomes the file's first record. Without `is_kept` there is no file: nobody would read it."""
+        self._writer = LateWriter(path, start, f"rank {start.rank}", is_continued=False)
+        super().__init__(path)
         self._rank = start.rank
         self._is_kept = is_kept
         self._said: set[str] = set()

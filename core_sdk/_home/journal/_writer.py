@@ -43,8 +43,8 @@ class JournalWriter(Journal):
     `append` raises `JournalForkedError`.
 
     A script may close our descriptor, and somebody may move or remove the file. So once a second the writer looks
-    whether its descriptor is still that of a file with the journal's name. It opens one again that was closed, follows
-    one that was moved, and counts as dropped what was written since the last look if that is not in the journal.
+    whether its descriptor is still that of the file at its path. It opens one again that was closed, and counts as
+    dropped what was written since the last look if that is not there.
     """
 
     def __init__(self, path: Path, *, is_continued: bool = False, fsync_interval_s: float = 1.0) -> None:
@@ -166,12 +166,15 @@ class JournalWriter(Journal):
         self._drop(self._lost or error)
 
     def _verify(self) -> None:
-        """Makes sure that records get into the journal, which may have moved. The lock must be held."""
+        """Makes sure that records get into the journal, which may be gone. The lock must be held."""
         if self._descriptor < 0:
             return
         num_written, self._num_unverified = self._num_unverified, 0
         try:
-            self._follow()
+            if not self._file.is_at(self.path):
+                raise FileNotFoundError(
+                    errno.ENOENT, "the file or its home was renamed or removed while the training ran", str(self.path)
+                )
             if not self._file.is_ours():
                 self._file.open_again(self.path, os.O_RDWR | os.O_APPEND)
                 self._descriptor = self._file.fileno()
@@ -182,20 +185,6 @@ class JournalWriter(Journal):
             self._descriptor, self._lost = _LOST, error
             if num_written:
                 self._drop(error, num_written)
-
-    def _follow(self) -> None:
-        try:
-            path = self._file.locate(self.path)
-        except FileNotFoundError:
-            if self._file.has_name():
-                return  # where this process cannot see it
-            raise
-        if path.name != self.path.name:
-            # NFS renames a file that is removed while it is open.
-            raise FileNotFoundError(errno.ENOENT, "it was renamed while the training ran", str(self.path))
-        if path != self.path:
-            logger.warning("%s was moved while the training runs: records go to %s", self.path, path)
-            self.path = path
 
     def _num_lines_since(self, offset: int) -> int:
         with os.fdopen(os.dup(self._descriptor), "rb") as file:

@@ -27,20 +27,20 @@ class WritersJournal(JournalBeside):
         self,
         name: str,
         alive: AliveLock | None,
-        locate: Callable[[int], Path],
+        path_of: Callable[[int], Path],
         start: Callable[[int], AttemptStarted],
         attempt: int,
     ) -> None:
         """`alive` is held by this process as long as it writes; without it nothing is kept, as on ranks other than 0.
 
-        `locate` and `start` give the file of an attempt, and its next record. `attempt` is the one to begin with.
+        `path_of` and `start` give the file of an attempt, and its next record. `attempt` is the one to begin with.
         """
-        super().__init__(locate(attempt))
+        super().__init__(path_of(attempt))
         self.attempt = attempt
         """The attempt of which the next report tells. The lock must be held to change it."""
         self._name = name
         self._alive = alive
-        self._locate = locate
+        self._path_of = path_of
         self._start = start
         self._has_warned = False
         self._writers: dict[int, LateWriter] = {}
@@ -82,9 +82,7 @@ class WritersJournal(JournalBeside):
         if (known := self._writers.get(self.attempt)) is not None:
             return known
         attempt = self.attempt
-        writer = LateWriter(
-            lambda: self._locate(attempt), self._start(attempt), f"writer {self._name!r}", is_continued=True
-        )
+        writer = LateWriter(self._path_of(attempt), self._start(attempt), f"writer {self._name!r}", is_continued=True)
         self._writers[attempt] = writer
         if (opened := writer.writer_or_none()) is not None:
             opened.alive = self._alive

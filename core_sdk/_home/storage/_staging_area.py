@@ -100,7 +100,7 @@ class StagingArea:
         return swept
 
     def _create(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(exist_ok=True)
         with contextlib.suppress(FileExistsError):
             self.path.mkdir()
             # Every user who may write to the storage may stage checkpoints in it.

@@ -113,7 +113,7 @@ class CheckpointContext(OfOneProcess):
         self._storage_name = storage.url if folder is None else storage_name(Home(folder.home_root), storage.url)
         self._distributed = distributed
         self._journal = journal
-        self._others = None if folder is None else OtherTrials(Home(folder.home_directory), folder.trial_id)
+        self._others = None if folder is None else OtherTrials(Home(folder.home_root), folder.trial_id)
         self._grace = grace or Grace.endless()
         self._saves = Saves(self._grace, is_chief=distributed.is_chief)
         self._writers: weakref.WeakSet[CheckpointWriter] = weakref.WeakSet()

@@ -85,7 +85,7 @@ def open_writer(
     if isinstance(which, int) and (left := home.folder(which)).path.is_dir():
         Context.close_left(left, name)
     attempt, journal = claim_writer(home, which, name, distributed)
-    folder, trial_home = attempt.folder, Home(attempt.folder.home_directory)
+    folder, trial_home = attempt.folder, Home(attempt.folder.home_root)
     storage = storage_from_url(file_url(home.checkpoints))
     if distributed.is_chief and run_info() is None and not is_quiet():
         tell_of_writer(attempt)

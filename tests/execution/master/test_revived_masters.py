@@ -18,6 +18,7 @@ from processes import wait_for
 
 from core_sdk._execution.experiments.calling import call, is_master_running
 from core_sdk._execution.experiments.protocol import Down, GetStatus, Want
+from core_sdk._execution.experiments.reviving import revive_master
 from core_sdk._home import Home
 
 SEARCH = """
@@ -253,15 +254,16 @@ def test_trials_hear_signals_though_the_command_that_started_their_master_did_no
     assert (home.root / "runs" / "1" / "1.log").read_text().splitlines()[0] == "False False False"
 
 
-def test_a_master_goes_on_in_a_home_that_was_renamed(home: Home, tmp_path: Path) -> None:
-    """If its home is renamed, the master ends, and the end of its trial starts one at the new path."""
+def test_a_master_ends_with_the_path_of_its_home_and_the_next_one_goes_on(home: Home, tmp_path: Path) -> None:
+    """If its home is renamed, the master ends; once its trial has ended, the next one goes on at the new path."""
     experiment_id = begin(home, tmp_path)
     moved = Home(home.root.with_name("moved"))
 
     home.root.rename(moved.root)
     wait_for(lambda: not is_master_running(moved.root))
     (tmp_path / "may end").touch()
-    wait_for(lambda: is_master_running(moved.root))
+    wait_for(lambda: not moved.trial(1).is_running(1))
+    revive_master(moved.root, waits=True)
 
     try:
         await_end(moved, experiment_id)

@@ -18,7 +18,7 @@ def start() -> AttemptStarted:
 
 def test_a_ranks_journal_is_made_with_its_first_record(tmp_path: Path, start: AttemptStarted) -> None:
     """A rank's journal is created with the first record that is kept, and not before."""
-    journal = RankJournal(lambda: tmp_path / "1.rank1.journal", start, is_kept=True)
+    journal = RankJournal(tmp_path / "1.rank1.journal", start, is_kept=True)
     journal.append(StatusSet(time=1.0, status="only the chief's counts"))
     existed = journal.path.exists()
     report = Report(1.0, "training", 1, {"loss": 0.5})
@@ -36,7 +36,7 @@ def test_a_ranks_journal_is_made_with_its_first_record(tmp_path: Path, start: At
 
 def test_a_ranks_journal_that_cannot_be_made_does_not_stop_the_training(tmp_path: Path, start: AttemptStarted) -> None:
     """If a rank's journal cannot be created, a warning says so, and close() counts the lost records."""
-    journal = RankJournal(lambda: tmp_path / "missing" / "1.rank1.journal", start, is_kept=True)
+    journal = RankJournal(tmp_path / "missing" / "1.rank1.journal", start, is_kept=True)
 
     with pytest.warns(RuntimeWarning, match="records of rank 1 are not kept"):
         journal.append(ProgressReported(time=1.0, progress=0.5))
@@ -50,7 +50,7 @@ def test_a_ranks_journal_that_cannot_be_made_does_not_stop_the_training(tmp_path
 def test_a_ranks_journal_is_made_as_soon_as_it_can_be(tmp_path: Path, start: AttemptStarted) -> None:
     """A rank's journal is created as soon as that is possible, with the number of records lost before."""
     directory = tmp_path / "missing"
-    journal = RankJournal(lambda: directory / "1.rank1.journal", start, is_kept=True)
+    journal = RankJournal(directory / "1.rank1.journal", start, is_kept=True)
     with pytest.warns(RuntimeWarning):
         journal.append(Report(1.0, "training", 1, {"loss": 0.5}))
     directory.mkdir()
@@ -74,7 +74,7 @@ def test_a_full_disk_leaves_no_journal_without_its_beginning(small_disk: Path, s
                 filler.write(bytes(4096))
             except OSError:
                 break
-    journal = RankJournal(lambda: small_disk / "1.rank1.journal", start, is_kept=True)
+    journal = RankJournal(small_disk / "1.rank1.journal", start, is_kept=True)
 
     with pytest.warns(RuntimeWarning, match="are not kept"):
         journal.append(ProgressReported(time=1.0, progress=0.5))

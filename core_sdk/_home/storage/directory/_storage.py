@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core_sdk._ground.alive import AliveLock, once_free
-from core_sdk._ground.descriptors import HeldDirectory
 from core_sdk._ground.environment import path_at_home
 from core_sdk._ground.files import file_url, fsync_directory, fsync_tree, write_atomically
 from core_sdk._ground.records import MANIFEST_NAME, Manifest, encode_manifest
@@ -33,25 +32,16 @@ _DELETION_S = 10.0
 
 
 class DirectoryStorage(Storage):
-    """Checkpoints in the directory `root`, which is made when something is stored. If it is missing, there are none."""
+    """Checkpoints in the directory `root`, which is made when something is stored. If it is missing, there are none.
+
+    The directories above it are made by `check_writable` only: no save brings back a home that was renamed or removed.
+    """
 
     def __init__(self, root: Path) -> None:
-        self._root = root.absolute()
-        self._shown = str(self._root)
-        self._above: HeldDirectory | None = None
+        self.root = root.absolute()
         self._held_alone: dict[str, AliveLock] = {}
         """The locks of the checkpoints that are about to be deleted."""
-        self.url = file_url(path_at_home(self._root))
-
-    def move_with(self, directory: HeldDirectory) -> None:
-        """Follows `directory` from now on, if the storage lies within it. Its `url` stays as it is."""
-        if self._root.is_relative_to(directory.path):
-            self._above, self._root = directory, self._root.relative_to(directory.path)
-
-    @property
-    def root(self) -> Path:
-        """Raises `FileNotFoundError` if the directory with which the storage moves was removed."""
-        return self._root if self._above is None else self._above.path / self._root
+        self.url = file_url(path_at_home(self.root))
 
     @property
     def _area(self) -> StagingArea:
@@ -59,6 +49,7 @@ class DirectoryStorage(Storage):
 
     def check_writable(self) -> None:
         try:
+            self.root.mkdir(parents=True, exist_ok=True)
             # Really writes: permissions do not show that a file system is read-only or has no locks.
             self._area.new_directory().release()
         except OSError as error:
@@ -68,8 +59,13 @@ class DirectoryStorage(Storage):
         check_storage_id(storage_id)
         try:
             return DirectoryStaging(self.root, self._area.new_directory(), storage_id)
+        except FileNotFoundError as error:
+            gone = (
+                f"{os.uname().nodename} does not see it: it was renamed or removed, or lies on the disk of another host"
+            )
+            raise CheckpointNotStoredError(storage_id, str(self.root), gone) from error
         except OSError as error:
-            raise CheckpointNotStoredError(storage_id, self._shown, str(error)) from error
+            raise CheckpointNotStoredError(storage_id, str(self.root), str(error)) from error
 
     @contextlib.contextmanager
     def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:

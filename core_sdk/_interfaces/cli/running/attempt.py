@@ -11,7 +11,6 @@ from functools import partial
 import typer
 
 from core_sdk._execution.agent.starting import Agent
-from core_sdk._ground.descriptors import HeldDirectory
 from core_sdk._ground.records import TrialInfo
 from core_sdk._home.attempts.continuation import Continuation, describe_end, what_is_hidden
 from core_sdk._home.attempts.ending import further_trials, read_end, read_settled
@@ -61,7 +60,7 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], AttemptStart]) -> int:
     start = decide()
     _tell_start(start, "`core-sdk trial describe {}` shows it")
     trial_id, newest = start.folder.trial_id, max(Home(start.folder.home_root).trial_ids())
-    folder = TrialFolder(HeldDirectory(start.folder.home_root), trial_id)
+    folder = TrialFolder(start.folder.home_root, trial_id)
     caught = catch_signals()
     try:
         display = _start(start, agent, caught.is_stop_asked)
