@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
 from core_sdk._analysis.charts.grouped_curves import bin_width, place_bins, place_width
-from core_sdk._analysis.charts.horizontal_axis import Series, places_since_start, steps_within
+from core_sdk._analysis.charts.horizontal_axis import Series, origin, places, steps_within
 from core_sdk._ground.records import Source
 from core_sdk._home import View
 from core_sdk._home.rows import Bins, SeriesBucket
@@ -110,4 +110,6 @@ def _read_places(
     bins = view.bins(trial_id, *of, width, within=within, rank=wanted.rank)
     series = Series(trial_id, *of, wanted.rank)
     columns = bins.first_steps, bins.last_steps, bins.counts, bins.minima, bins.maxima, bins.means
-    return _PlacedMetric(bins, places_since_start(view, series, list(map(SeriesBucket, *columns)), wanted.x))
+    found = places(view, series, list(map(SeriesBucket, *columns)), wanted.x)
+    start = origin(view, trial_id, wanted.x)
+    return _PlacedMetric(bins, [None if place is None else place - start for place in found])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from core_sdk._analysis.charts.chart import Chart
+from core_sdk._analysis.charts.curves import PICTURE_BUCKETS
 from core_sdk._analysis.charts.search import search_chart
-from core_sdk._analysis.charts.trials import PICTURE_BUCKETS, trial_charts
+from core_sdk._analysis.charts.trials import trial_charts
 from core_sdk._execution.experiments.following import Follower
 from core_sdk._execution.experiments.picture import read_picture
 from core_sdk._home import Home, open_view

@@ -15,9 +15,11 @@ import math
 import operator
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from core_sdk._analysis.charts.curves import PlacedCurve
+from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._home.rows import SeriesBucket
 
 _Value = Callable[[Sequence[float]], float]
@@ -68,24 +70,39 @@ def read_formula(text: str, metrics: Sequence[str]) -> Formula:
     return Formula(text, parser.names, value)
 
 
-def compute(formula: Formula, series: Sequence[Sequence[SeriesBucket]]) -> list[SeriesBucket]:
-    """Returns the curve of a formula, given the buckets of each of its metrics.
+def formula_curves(curves: Iterable[PlacedCurve], formula: Formula) -> list[PlacedCurve]:
+    """Returns the curves of a formula, given those of its metrics, for each trial, attempt and rank that has all.
 
-    It has the points of the metric with the fewest, where all others have a bucket that holds the step. The value is
-    that of the means of these buckets.
+    They belong to no group. A curve has the points of the metric with the fewest, where all others have a bucket that
+    holds the step. The value is that of the means of these buckets.
     """
-    ends = [[bucket.last_steps for bucket in buckets] for buckets in series]
+    members: dict[Series, dict[str, PlacedCurve]] = {}
+    for curve in curves:
+        computed = replace(curve.series, group="", name=formula.text)
+        members.setdefault(computed, {})[f"{curve.series.group}.{curve.series.name}"] = curve
+    found = (
+        _computed(series, [of[name] for name in formula.names], formula.value)
+        for series, of in members.items()
+        if of.keys() >= set(formula.names)
+    )
+    return [curve for curve in found if curve.buckets]
 
-    def points() -> Iterator[SeriesBucket]:
-        for point in min(series, key=len):
+
+def _computed(series: Series, members: Sequence[PlacedCurve], value: _Value) -> PlacedCurve:
+    fewest = min(members, key=lambda member: len(member.buckets))
+    ends = [[bucket.last_steps for bucket in member.buckets] for member in members]
+
+    def points() -> Iterator[tuple[SeriesBucket, float | None]]:
+        for point, x in zip(fewest.buckets, fewest.x, strict=True):
             places = [bisect_left(of, point.last_steps) for of in ends]
-            found = [buckets[at] for buckets, at in zip(series, places, strict=True) if at < len(buckets)]
-            if len(found) == len(series) and all(one.first_steps <= point.last_steps for one in found):
-                value = formula.value([math.nan if one.mean is None else float(one.mean) for one in found])
-                count = max(one.count for one in found)
-                yield SeriesBucket(point.first_steps, point.last_steps, count, value, value, value)
+            found = [of.buckets[at] for of, at in zip(members, places, strict=True) if at < len(of.buckets)]
+            if len(found) == len(members) and all(one.first_steps <= point.last_steps for one in found):
+                of_means = value([math.nan if one.mean is None else float(one.mean) for one in found])
+                count, height = max(one.count for one in found), None if math.isnan(of_means) else of_means
+                yield SeriesBucket(point.first_steps, point.last_steps, count, height, height, height), x
 
-    return list(points())
+    computed = list(points())
+    return PlacedCurve(series, [bucket for bucket, _ in computed], [x for _, x in computed])
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 
 from core_sdk._analysis.charts.chart import Chart, ChartCurve
 from core_sdk._analysis.charts.common_bins import JoinedMetric, read_common_bins
+from core_sdk._analysis.charts.curves import PICTURE_BUCKETS
 from core_sdk._analysis.charts.grouped_curves import Band, Centre, GroupedCurve, Join, group_curve
 from core_sdk._analysis.charts.horizontal_axis import find_axis, unit
-from core_sdk._analysis.charts.trials import PICTURE_BUCKETS
 from core_sdk._home import Home, View
 from core_sdk._home.finding.facts import Facts, problem_with
 from core_sdk._home.finding.groups import (

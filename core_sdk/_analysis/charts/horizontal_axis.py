@@ -107,20 +107,9 @@ def steps_within(
     return (int(first_steps[passing[0]]), int(last_steps[passing[-1]])) if passing else None
 
 
-def placed_buckets(view: View, series: Series, buckets: Sequence[SeriesBucket], x: str) -> Sequence[SeriesBucket]:
-    """Returns the buckets with their places on the axis instead of their steps, without those that have none."""
-    if x == "steps":
-        return buckets
-    at = places_since_start(view, series, buckets, x)
-    pairs = zip(buckets, at, strict=True)
-    return [replace(bucket, first_steps=place, last_steps=place) for bucket, place in pairs if place is not None]
-
-
-def places_since_start(view: View, series: Series, buckets: Sequence[SeriesBucket], x: str) -> Sequence[float | None]:
-    """Returns the `places`, of which those in time are in seconds since the trial was created."""
-    found = places(view, series, buckets, x)
-    start = view.trial(series.trial_id).created if x == "time" else 0
-    return [None if place is None else place - start for place in found]
+def origin(view: View, trial_id: int, x: str) -> float:
+    """Returns the place of a trial's beginning on the axis, which over time is that of its creation."""
+    return view.trial(trial_id).created if x == "time" else 0
 
 
 def _epochs(view: View, series: Series) -> list[tuple[float, Metric | None]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 from core_sdk._analysis.charts.chart import Chart, ChartCurve
+from core_sdk._analysis.charts.curves import read_curves
+from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._execution.experiments.picture import SearchPicture
 from core_sdk._ground.records import Metric
 from core_sdk._home import View
@@ -25,7 +27,13 @@ def search_chart(picture: SearchPicture, view: View, num_buckets: int) -> Chart:
         buckets = (
             [_bucket(length, metric) for length, metric in trial.points]
             if picture.reads_lengths
-            else view.buckets(trial.trial_id, "validation", picture.metric, num_buckets)
+            else [
+                bucket
+                for curve in read_curves(
+                    view, [Series(trial.trial_id, "validation", picture.metric)], num_buckets=num_buckets
+                )
+                for bucket in curve.buckets
+            ]
         )
         if buckets:
             is_best = trial.trial_id == picture.best_trial

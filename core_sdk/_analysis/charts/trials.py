@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 
 from core_sdk._analysis.charts.chart import Chart, ChartCurve
-from core_sdk._analysis.charts.formula import Formula, compute, read_formula
-from core_sdk._analysis.charts.horizontal_axis import Series, find_axis, placed_buckets, unit
+from core_sdk._analysis.charts.curves import PICTURE_BUCKETS, PlacedCurve, read_curves
+from core_sdk._analysis.charts.formula import formula_curves, read_formula
+from core_sdk._analysis.charts.horizontal_axis import Series, find_axis, origin, unit
 from core_sdk._home import View
 from core_sdk._home.finding.groups import has_match
 from core_sdk.errors import NothingToDrawError, NotRecordedError
-
-PICTURE_BUCKETS = 800
-"""The number of points of a curve that can be told apart in a picture."""
 
 
 def trial_charts(
@@ -52,38 +50,28 @@ def trial_charts(
     pairs = {".".join(pair): pair for pair in in_group}
     computed = [read_formula(text, list(pairs)) for text in (formulas if known else ())]
 
-    def curve(trial_id: int, of: str, name: str) -> ChartCurve:
-        one = Series(trial_id, of, name)
-        return ChartCurve(f"trial {trial_id}", placed_buckets(view, one, one.buckets(view, max_buckets), x))
+    def read(wanted: Sequence[tuple[str, str]]) -> list[PlacedCurve]:
+        found = (Series(trial_id, *pair) for trial_id in trial_ids for pair in wanted if pair in series[trial_id])
+        return read_curves(view, found, x, max_buckets)
+
+    def drawn(curve: PlacedCurve) -> ChartCurve:
+        trial_id = curve.series.trial_id
+        buckets = curve.buckets if x == "steps" else curve.placed(origin(view, trial_id, x))
+        return ChartCurve(f"trial {trial_id}", buckets)
 
     over = "" if x == "steps" else f" over {unit(x)}"
-    charts = [
-        Chart(
-            f"{of} {name}{over}",
-            [curve(trial_id, of, name) for trial_id in trial_ids if (of, name) in series[trial_id]],
-            marks,
-        )
-        for of, name in chosen
-    ]
+    charts = [Chart(f"{' '.join(pair)}{over}", list(map(drawn, read([pair]))), marks) for pair in chosen]
     for formula in computed:
-        curves = [_formula_curve(view, trial_id, formula, pairs, x, max_buckets) for trial_id in trial_ids]
-        if not any(one.buckets for one in curves):
+        found = map(drawn, formula_curves(read([pairs[name] for name in formula.names]), formula))
+        of_formula = [one for one in found if one.buckets]
+        if not of_formula:
             needed = [*formula.names, *([] if x in ("steps", "time") else [x])]
             raise NothingToDrawError(f"no step has {' and '.join(needed)}, which {formula.text} needs")
-        charts.append(Chart(f"{formula.text}{over}", [one for one in curves if one.buckets], marks))
-    drawn = charts if x == "steps" else [chart for chart in charts if any(one.buckets for one in chart.curves)]
-    if charts and not drawn:
+        charts.append(Chart(f"{formula.text}{over}", of_formula, marks))
+    shown = charts if x == "steps" else [chart for chart in charts if any(one.buckets for one in chart.curves)]
+    if charts and not shown:
         raise NothingToDrawError(f"{x} was not reported with {' or '.join(name for _, name in chosen)}")
-    return drawn
-
-
-def _formula_curve(
-    view: View, trial_id: int, formula: Formula, pairs: Mapping[str, tuple[str, str]], x: str, max_buckets: int
-) -> ChartCurve:
-    series = [Series(trial_id, *pairs[name]) for name in formula.names]
-    told = {one: one.buckets(view, max_buckets) for one in series}
-    fewest = min(series, key=lambda one: len(told[one]))
-    return ChartCurve(f"trial {trial_id}", placed_buckets(view, fewest, compute(formula, list(told.values())), x))
+    return shown
 
 
 def _is_named(pair: tuple[str, str], metric: str) -> bool:

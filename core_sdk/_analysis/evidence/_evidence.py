@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core_sdk._analysis.charts.curves import read_curves
+from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._analysis.evidence._bounds import bounded
 from core_sdk._analysis.evidence._code import changes, read_sources
 from core_sdk._ground.records import SearcherMetric, format_number
@@ -136,8 +138,8 @@ def _read_curve(
     smaller_is_better = deciding is None or deciding.smaller_is_better
     lowest, highest = (_step_of(view, row.trial_id, chosen, value) for value in (figures.minimum, figures.maximum))
     extremes = {(lowest, figures.minimum), (highest, figures.maximum)}
-    buckets = view.buckets(row.trial_id, chosen.group, chosen.name, _NUM_BUCKETS)
-    means = {(one.last_steps, one.mean) for one in buckets if one.mean is not None}
+    curves = read_curves(view, [Series(row.trial_id, chosen.group, chosen.name)], num_buckets=_NUM_BUCKETS)
+    means = {(one.last_steps, one.mean) for curve in curves for one in curve.buckets if one.mean is not None}
     return DecidingCurve(
         metric=f"{chosen.group}.{chosen.name}",
         smaller_is_better=smaller_is_better,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from core_sdk._analysis.charts.chart import Chart
-from core_sdk._analysis.charts.trials import PICTURE_BUCKETS
+from core_sdk._analysis.charts.curves import PICTURE_BUCKETS
 from core_sdk._interfaces.render import plot
 from core_sdk._interfaces.render.text import printable
 from core_sdk.errors import NothingToDrawError

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
 
-from core_sdk._analysis.charts.formula import FormulaError, compute, read_formula
+from core_sdk._analysis.charts.curves import PlacedCurve
+from core_sdk._analysis.charts.formula import Formula, FormulaError, formula_curves, read_formula
+from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._home.rows import SeriesBucket
 
 TABLE = json.loads((Path(__file__).parents[2] / "page" / "formulas.json").read_text())
@@ -45,8 +46,32 @@ def test_a_formula_has_the_points_of_the_metric_with_the_fewest() -> None:
     often = [SeriesBucket(first, last, last - first + 1, 0, 9, mean) for first, last, mean in ends]
     rarely = [SeriesBucket(step, step, 1, mean, mean, mean) for step, mean in ((25, 4), (50, None), (61, 1))]
 
-    first, second = compute(read_formula("lr - loss", ["training.loss", "training.lr"]), [rarely, often])
+    [curve] = formula_curves([_curve("lr", rarely), _curve("loss", often)], _formula("lr - loss"))
 
+    first, second = curve.buckets
+    assert (curve.series.name, curve.x) == ("lr - loss", [125, 150])
     assert (first.first_steps, first.last_steps, first.count, first.mean) == (25, 25, 10, 3)
-    assert second.mean is not None
-    assert math.isnan(second.mean)
+    assert second.mean is None
+
+
+def test_a_formula_has_a_curve_for_each_attempt_and_rank() -> None:
+    """Metrics of different attempts or ranks are not joined."""
+    of_first = [_curve("loss", _POINT), _curve("lr", _POINT)]
+    of_others = [_curve("loss", _POINT, rank=1), _curve("loss", _POINT, superseded_of=1)]
+    of_rank = [_curve("loss", _POINT, rank=2), _curve("lr", _POINT, rank=2)]
+
+    found = formula_curves([*of_first, *of_others, *of_rank], _formula("loss / lr"))
+
+    assert [(one.series.rank, one.series.superseded_of) for one in found] == [(None, None), (2, None)]
+
+
+_POINT = [SeriesBucket(1, 1, 1, 2, 2, 2)]
+
+
+def _formula(text: str) -> Formula:
+    return read_formula(text, ["training.loss", "training.lr"])
+
+
+def _curve(name: str, buckets: list[SeriesBucket], **which: int) -> PlacedCurve:
+    series = Series(1, "training", name, **which)
+    return PlacedCurve(series, buckets, [bucket.last_steps + 100 for bucket in buckets])

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from core_sdk._analysis.charts.curves import read_curves
 from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._execution.experiments.picture import SearchPicture
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
@@ -330,28 +331,22 @@ def curves(shared: SharedView, experiment_id: Id, query: CurvesQuery) -> CurvesA
     rows.sort(key=lambda row: _rank(best[row.trial_id], smaller_is_better))
 
     def read(view: View) -> CurvesAnswer:
-        drawn = []
-        ranks: set[Source] = set()
-        for row in rows[: query.top]:
-            ranks.update(view.outline(row.trial_id).reporting_ranks)
-            series = Series(row.trial_id, group, name, source_of(query.rank))
-            buckets = series.buckets(view, query.buckets)
-            if not buckets:
-                continue
-            drawn.append(
-                TrialCurve(
-                    row.trial_id,
-                    row.state,
-                    view.bucket_times(row.trial_id, group, name, buckets, rank=source_of(query.rank))
-                    if query.x == "time"
-                    else [bucket.last_steps for bucket in buckets],
-                    [bucket.count for bucket in buckets],
-                    [bucket.minimum for bucket in buckets],
-                    [bucket.maximum for bucket in buckets],
-                    [bucket.mean for bucket in buckets],
-                    series.last(view, buckets),
-                )
+        shown = {row.trial_id: row for row in rows[: query.top]}
+        series = (Series(trial_id, group, name, source_of(query.rank)) for trial_id in shown)
+        drawn = [
+            TrialCurve(
+                curve.series.trial_id,
+                shown[curve.series.trial_id].state,
+                curve.x,
+                [bucket.count for bucket in curve.buckets],
+                [bucket.minimum for bucket in curve.buckets],
+                [bucket.maximum for bucket in curve.buckets],
+                [bucket.mean for bucket in curve.buckets],
+                curve.series.last(view, curve.buckets),
             )
+            for curve in read_curves(view, series, query.x, query.buckets)
+        ]
+        ranks = {rank for trial_id in shown for rank in view.outline(trial_id).reporting_ranks}
         return CurvesAnswer(f"{group}.{name}", drawn, len(found), sorted(ranks, key=in_order))
 
     return shared.ask(read)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import msgspec
 
-from core_sdk._analysis.charts.horizontal_axis import Series, places, steps_within
+from core_sdk._analysis.charts.curves import PlacedCurve, read_curves, read_finer
+from core_sdk._analysis.charts.horizontal_axis import Series, origin
 from core_sdk._ground.records import MAX_INT, Metric, Source
 from core_sdk._home import View
-from core_sdk._home.rows import AlertRow, SeriesBucket
+from core_sdk._home.rows import AlertRow
 from core_sdk._interfaces.server.route import AnyRank, Id, Names, Query, Text, source_of
 from core_sdk._interfaces.server.shared_view import SharedView
 
@@ -76,9 +78,6 @@ class Curve(msgspec.Struct, frozen=True):
     """The value that was reported last; null if it is NaN, and for the profiler's figures."""
 
 
-_COLUMNS = ("first_steps", "last_steps", "x", "count", "minimum", "maximum", "mean")
-
-
 class MetricsAnswer(msgspec.Struct, frozen=True):
     curves: list[Curve]
     superseded: list[Curve]
@@ -95,65 +94,61 @@ class SystemAnswer(msgspec.Struct, frozen=True):
     num_left_out: int
 
 
+@dataclass(frozen=True)
+class _Whole:
+    """The curves of a trial, without finer parts. They are remembered, so that of a zoom only a part has to be read."""
+
+    curves: Sequence[PlacedCurve]
+    last: Mapping[Series, Metric | None]
+    resume_points: list[int]
+    alerts: list[AlertRow]
+    num_left_out: int
+
+
 def metrics(shared: SharedView, trial_id: Id, query: MetricsQuery) -> MetricsAnswer:
     """Returns the curves of a trial's metrics."""
-    # The whole is remembered, so that of a zoom only a part has to be read.
-    whole = _whole(shared, trial_id, msgspec.structs.replace(query, finer_from=None, finer_to=None))
-    if query.finer_from is None or query.finer_to is None:
-        return whole
-    within = query.finer_from, query.finer_to
-
-    def refine(view: View) -> MetricsAnswer:
-        start = view.trial(trial_id).created if query.x == "time" else 0
-        curves, superseded = (
-            [_finer(view, trial_id, curve, query, (start + within[0], start + within[1])) for curve in of]
-            for of in (whole.curves, whole.superseded)
-        )
-        return msgspec.structs.replace(whole, curves=curves, superseded=superseded)
-
-    return shared.ask(refine)
+    asked = msgspec.structs.replace(query, finer_from=None, finer_to=None)
+    whole = shared.ask_of_trial(trial_id, asked, partial(_read, trial_id, asked))
+    curves = whole.curves if asked == query else shared.ask(partial(_finer, trial_id, whole.curves, query))
+    shown = [_columns(one, whole.last.get(one.series)) for one in curves]
+    return MetricsAnswer(
+        [one for one in shown if one.attempt is None],
+        [one for one in shown if one.attempt is not None],
+        whole.resume_points,
+        whole.alerts,
+        whole.num_left_out,
+    )
 
 
-def _whole(shared: SharedView, trial_id: int, query: MetricsQuery) -> MetricsAnswer:
-    wanted = set(query.names)
+def _read(trial_id: int, query: MetricsQuery, view: View) -> _Whole:
+    trial, outline = view.trial(trial_id), view.outline(trial_id)
+    figures = view.figures([trial_id]).get(trial_id, {})
+    chosen = [
+        (group, name) for group, of_group in figures.items() for name in of_group if _is_asked(query, group, name)
+    ]
+    rank = source_of(query.rank)
+    ranks: Sequence[Source | None] = outline.reporting_ranks if rank == "all" else [rank]
+    shown = chosen[: max(1, _MAX_SERIES // max(1, len(ranks)))]
+    attempts = [None, *range(1, trial.num_attempts + 1)] if query.superseded else [None]
+    series = (Series(trial_id, *pair, of, attempt) for attempt in attempts for pair in shown for of in ranks)
     within = _within(query.first, query.last)
+    curves = read_curves(view, series, query.x, query.buckets, within)
+    first, last = within or (-MAX_INT, MAX_INT)
+    alerts = [
+        alert for alert in view.alerts(trial_id) if not alert.is_superseded and first <= alert.steps_completed <= last
+    ]
+    return _Whole(
+        curves,
+        {one.series: one.series.last(view, one.buckets) for one in curves},
+        outline.resume_points,
+        alerts[-_MAX_ALERTS:],
+        len(chosen) - len(shown),
+    )
 
-    def read(view: View) -> MetricsAnswer:
-        view.trial(trial_id)
-        figures = view.figures([trial_id]).get(trial_id, {})
-        known = [(group, name) for group, of_group in figures.items() for name in of_group]
-        chosen = [
-            (group, name)
-            for group, name in known
-            if query.group in ("", group) and (not wanted or name in wanted or f"{group}.{name}" in wanted)
-        ]
-        chosen_rank = source_of(query.rank)
-        ranks: Sequence[Source | None] = [chosen_rank]
-        if chosen_rank == "all":
-            ranks = view.outline(trial_id).reporting_ranks
-        shown = chosen[: max(1, _MAX_SERIES // max(1, len(ranks)))]
 
-        def curves_of(attempt: int | None = None) -> list[Curve]:
-            return [
-                _curve(view, series, buckets, query.x)
-                for series in (Series(trial_id, group, name, rank, attempt) for group, name in shown for rank in ranks)
-                if (buckets := series.buckets(view, query.buckets, within))
-            ]
-
-        curves = curves_of()
-        attempts = range(1, view.trial(trial_id).num_attempts + 1) if query.superseded else ()
-        superseded = [curve for attempt in attempts for curve in curves_of(attempt)]
-        first, last = within or (-MAX_INT, MAX_INT)
-        alerts = [
-            alert
-            for alert in view.alerts(trial_id)
-            if not alert.is_superseded and first <= alert.steps_completed <= last
-        ]
-        return MetricsAnswer(
-            curves, superseded, view.outline(trial_id).resume_points, alerts[-_MAX_ALERTS:], len(chosen) - len(shown)
-        )
-
-    return shared.ask_of_trial(trial_id, query, read)
+def _is_asked(query: MetricsQuery, group: str, name: str) -> bool:
+    names = query.names
+    return query.group in ("", group) and (not names or name in names or f"{group}.{name}" in names)
 
 
 def _within(first: int | None, last: int | None) -> tuple[int, int] | None:
@@ -162,51 +157,29 @@ def _within(first: int | None, last: int | None) -> tuple[int, int] | None:
     return (-MAX_INT if first is None else first, MAX_INT - 1 if last is None else last)
 
 
-def _curve(view: View, series: Series, buckets: Sequence[SeriesBucket], x: str) -> Curve:
-    at = places(view, series, buckets, x)
-    curve = _columns(series.group, series.name, buckets, at, attempt=series.superseded_of, rank=series.rank)
-    return msgspec.structs.replace(curve, last=series.last(view, buckets))
+def _finer(trial_id: int, curves: Sequence[PlacedCurve], query: MetricsQuery, view: View) -> Sequence[PlacedCurve]:
+    if query.finer_from is None or query.finer_to is None:
+        return curves
+    start = origin(view, trial_id, query.x)
+    within = start + query.finer_from, start + query.finer_to
+    return [read_finer(view, one, query.x, query.buckets, within) for one in curves]
 
 
-def _finer(view: View, trial_id: int, curve: Curve, query: MetricsQuery, within: tuple[float, float]) -> Curve:
-    """Returns the curve with about as many buckets as are asked for in the place of those within two x."""
-    series = Series(trial_id, curve.group, curve.name, curve.rank, curve.attempt)
-    for _ in range(2):  # what is wanted may be a small part of a single bucket
-        steps = steps_within(curve.first_steps, curve.last_steps, curve.x, within)
-        if steps is None:
-            break
-        part = _curve(view, series, series.buckets(view, query.buckets, steps), query.x)
-        start = bisect.bisect_left(curve.last_steps, steps[0])
-        end = bisect.bisect_right(curve.first_steps, steps[1])
-        spliced = {
-            name: [*getattr(curve, name)[:start], *getattr(part, name), *getattr(curve, name)[end:]]
-            for name in _COLUMNS
-        }
-        curve = msgspec.structs.replace(curve, **spliced)
-    return curve
-
-
-def _columns(
-    group: str,
-    name: str,
-    buckets: Sequence[SeriesBucket],
-    x: Sequence[float | None],
-    *,
-    attempt: int | None = None,
-    rank: Source | None = None,
-) -> Curve:
+def _columns(curve: PlacedCurve, last: Metric | None = None) -> Curve:
+    series, buckets = curve.series, curve.buckets
     return Curve(
-        group,
-        name,
+        series.group,
+        series.name,
         [bucket.first_steps for bucket in buckets],
         [bucket.last_steps for bucket in buckets],
-        x,
+        curve.x,
         [bucket.count for bucket in buckets],
         [bucket.minimum for bucket in buckets],
         [bucket.maximum for bucket in buckets],
         [bucket.mean for bucket in buckets],
-        attempt,
-        rank,
+        series.superseded_of,
+        series.rank,
+        last,
     )
 
 
@@ -228,8 +201,8 @@ def system(shared: SharedView, trial_id: Id, query: SystemQuery) -> SystemAnswer
             buckets = view.buckets(
                 trial_id, one.group, one.name, query.buckets, within=within, rank=one.rank, is_profile=True
             )
-            x = [bucket.last_steps / 1000 for bucket in buckets]
-            curves.append(_columns(one.group, one.name, buckets, x, rank=one.rank))
+            series = Series(trial_id, one.group, one.name, one.rank)
+            curves.append(_columns(PlacedCurve(series, buckets, [bucket.last_steps / 1000 for bucket in buckets])))
         return SystemAnswer(curves, max(0, len(known) - _MAX_SERIES))
 
     return shared.ask_of_trial(trial_id, query, read)
