@@ -1,6 +1,7 @@
-"""The questions that can be asked of the records of a home. Whoever needs the folder itself names `Home`.
+"""The questions that the index answers about the records of a home.
 
-All of it could go over a network: rows are frozen values, and long answers come in pages.
+What the index does not hold is read from the files, through `Home`: output, code, configurations and models. Reports
+come in pages; every other answer is complete.
 """
 
 from __future__ import annotations

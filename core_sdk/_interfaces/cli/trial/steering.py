@@ -42,7 +42,7 @@ def pause(
     """
     home = open_home()
     attempt = trials.pause(home, trial_id, "core-sdk trial pause")
-    say(f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
+    say(trials.pause.words.format(trial_id=trial_id))
     if wait:
         while any(row.is_running for row in attempt_rows(home.trial(trial_id)) if row.attempt == attempt):
             time.sleep(_POLL_INTERVAL_S)
