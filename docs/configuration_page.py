@@ -49,7 +49,7 @@ resources:
   slots_per_trial: 1
 ```
 
-The keys are those of Determined 0.38.1. Its files load as they are, and so do older ones: keys that have no meaning
+The keys come from Determined 0.38.1. Its files load as they are, and so do older ones: keys that have no meaning
 here are [ignored with a warning](#ignored-keys), and those that cannot be honoured are [refused](#refused-keys). Any
 other key is an error. An error says the file, the line, the key and the nearest key that exists. All errors of a file
 are shown at once.

@@ -32,7 +32,7 @@ def main(args: argparse.Namespace, core_context: core.Context) -> None:
     for epoch in range(loader.epoch, args.epochs):
         for batch in loader:
             loss = digits.train_step(parallel_model, optimizer, batch)
-            # Each rank's report is kept; who does not ask for a rank sees that of the chief.
+            # Each rank's report is kept. Lists and charts show the chief's unless you ask for a rank.
             if loader.batches % 15 == 0:
                 core_context.train.report_training_metrics(steps_completed=loader.batches, metrics={"loss": loss})
             # True on all ranks after the same batch, whichever of them was asked to stop.

@@ -61,7 +61,7 @@ class TorchDistributed:
 
 
 class Horovod(TorchDistributed):
-    """Its steps, saves and loads are those of plain PyTorch."""
+    """Steps, saves and loads as in plain PyTorch."""
 
     def __init__(self) -> None:
         import horovod.torch

@@ -1,6 +1,6 @@
 """Step 9: creators of a model, its data and its optimizer, and a program that leads them pass by pass.
 
-The names are those of RaySGD. If a worker dies, its pass begins again. After Ctrl-C or the death of the program,
+The names come from RaySGD. If a worker dies, its pass begins again. After Ctrl-C or the death of the program,
 `core-sdk trial resume ID` goes on at the last pass. `--search` trains eight trials instead, and shows the best.
 
 python examples/9_sgd.py --replicas 2

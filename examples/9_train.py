@@ -1,6 +1,6 @@
 """Step 9: a function on several workers. The program starts them, and gets the trained model back.
 
-The names are those of Ray Train. After Ctrl-C, `core-sdk trial pause` or the death of a worker, the training goes on at
+The names come from Ray Train. After Ctrl-C, `core-sdk trial pause` or the death of a worker, the training goes on at
 its last checkpoint: `core-sdk trial resume ID`.
 
 python examples/9_train.py --workers 2
@@ -27,7 +27,7 @@ def train_func(config: dict[str, Any]) -> None:
     """What each worker does."""
     torch.set_num_threads(1)
     train_digits, test_digits = digits.load()
-    # The batch size is that of one worker.
+    # The batch size is per worker.
     batch_size = config["batch_size"] // train.get_context().get_world_size()
     loader = train.torch.prepare_data_loader(
         DataLoader(train_digits.dataset(), batch_size=batch_size, shuffle=True, drop_last=True)

@@ -13,7 +13,7 @@ from core_sdk import pytorch
 
 
 class DigitsTrial(pytorch.PyTorchTrial):
-    """Learns to tell digits apart; with the hyperparameter `classes` only those of these classes."""
+    """Learns to tell digits apart; with the hyperparameter `classes` only digits of these classes."""
 
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         torch.set_num_threads(1)
