@@ -2,7 +2,7 @@
 
 The former kind belongs to an *open file description* (`F_OFD_SETLK`). A `kill -9` frees it, and it works across hosts
 on shared file systems with a lock manager. Python has no function for it, so that its argument is packed here. Other
-locks do less: that of `fcntl.lockf` is lost when the process opens and closes the file elsewhere, as a backup of the
+locks do less: a lock by `fcntl.lockf` is lost when the process opens and closes the file elsewhere, as a backup of the
 home does; `fcntl.flock`, which filelock uses, can only tell whether a lock is held by taking it, so that a trial would
 be refused because somebody lists trials at that moment. Systems other than Linux have nothing better than `flock`.
 

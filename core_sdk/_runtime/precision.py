@@ -63,7 +63,7 @@ class Precision:
             self._automatic.unscale_(optimizer)
 
     def scaler_of_step(self, given: Any | None) -> Any | None:
-        """Returns the scaler for the next step of an optimizer; `given` is that of the training itself."""
+        """Returns the scaler for the next step of an optimizer; `given` is the training's own scaler."""
         if self._automatic is None:
             return given
         self._has_stepped = True

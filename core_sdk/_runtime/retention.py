@@ -37,8 +37,8 @@ class CheckpointConfig:
 def to_delete(checkpoints: Sequence[RecordedCheckpoint], config: CheckpointConfig) -> list[str]:
     """Returns the storage ids of the checkpoints to delete. `checkpoints` are in the order in which they were stored.
 
-    The best ones, pinned ones, those of `keep_every`, and the newest one, from which the training would go on, are
-    kept. A checkpoint without the score, or with NaN, is worse than all others.
+    The best ones, pinned ones, the ones that `keep_every` keeps, and the newest one, from which the training would go
+    on, are kept. A checkpoint without the score, or with NaN, is worse than all others.
     """
     kept = {each.record.storage_id for each in [*best(checkpoints, config), *checkpoints[-1:]]}
     if config.keep_every is not None:

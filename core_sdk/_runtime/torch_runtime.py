@@ -57,7 +57,7 @@ class TorchRuntime(Runtime):
         *,
         aggregation_frequency: int = 1,
     ) -> None:
-        """`strategy` is that of models that name no other one. An `UntouchedStrategy` means that nothing is trained."""
+        """`strategy` is for models that name no other one. An `UntouchedStrategy` means that nothing is trained."""
         self._ranks = ranks
         self.device = device
         self.strategy = strategy
@@ -153,7 +153,7 @@ class TorchRuntime(Runtime):
         clip_grads: Callable[[list[nn.Parameter]], Any] | None = None,
         scaler: Any | None = None,
     ) -> bool:
-        """Makes a step if this batch has one, and returns whether it has. `scaler` is that of the training itself."""
+        """Makes a step if this batch has one, and returns whether it has. `scaler` is the training's own."""
         step = self._steps.get(optimizer)
         if step is None:
             raise ValueError(
@@ -298,7 +298,7 @@ class TorchRuntime(Runtime):
 
     @property
     def _has_own_gradients(self) -> bool:
-        """Whether this rank has gradients that are not yet averaged with those of other ranks, between two steps."""
+        """Whether this rank has gradients, between two steps, that are not yet averaged over the ranks."""
         return self._has_begun and not self._is_stepping and self._averages_once_a_step
 
     def _inner_models(self) -> list[nn.Module]:

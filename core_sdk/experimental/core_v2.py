@@ -6,7 +6,7 @@
     core_v2.train.report_training_metrics(steps_completed=1, metrics={"loss": 0.5})
     core_v2.close()
 
-Names and arguments are those of Determined's `core_v2`. `init()` sets `train`, `checkpoint`, `preempt` and the other
+Names and arguments come from Determined's `core_v2`. `init()` sets `train`, `checkpoint`, `preempt` and the other
 parts in this module; before, they are None.
 """
 
@@ -100,7 +100,7 @@ def init_context(
     """Returns a Context, to be entered with `with`.
 
     `defaults` and `unmanaged` are older names of `config`; a value in `defaults` overrides one in `unmanaged`.
-    `checkpoint_storage` overrides that of the config.
+    `checkpoint_storage` overrides the config's.
 
     Raises what `core.init()` raises. Also raises `ValueError` for an `external_trial_id` without an
     `external_experiment_id`, or for a `client` that reads a home other than the one this process records in.
@@ -138,7 +138,7 @@ def _in_this_module(make_context: Callable[_P, core.Context]) -> Callable[_P, No
     def init(*args: _P.args, **kwargs: _P.kwargs) -> None:
         """Opens this process's Context, after closing the previous one, and sets the parts in this module.
 
-        `close()` or the interpreter's exit ends it. Arguments and errors are those of `init_context()`.
+        `close()` or the interpreter's exit ends it. Arguments and errors are the same as of `init_context()`.
         """
         global _context
         close()

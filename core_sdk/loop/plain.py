@@ -34,7 +34,7 @@ _NUMPY_KINDS = "biufcUSMm"
 
 
 def to_plain(value: Any, place: str) -> Any:
-    """Returns the value with plain ones in place of all others; itself if it is plain. `place` is that of `value`.
+    """Returns the value with plain ones in place of all others; itself if it is plain. `place` is the value's.
 
     Raises `TypeError`, with its place, for the first value that cannot be described by plain ones.
     """

@@ -115,7 +115,7 @@ def seeded(*parts: int | str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Restores the generators, also that of the current CUDA device, after a block that may seed or use them."""
+    """Restores the generators, including the current CUDA device's, after a block that may seed or use them."""
     state = CPUState()
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
     try:
@@ -156,7 +156,7 @@ class CPUGenerator:
 
 @functools.cache
 def cpu_generators() -> tuple[CPUGenerator, ...]:
-    """Returns the generators of Python and torch, and that of NumPy if it is installed."""
+    """Returns the generators of Python and torch, and NumPy's if it is installed."""
     generators = [
         CPUGenerator(random.seed, lambda: GeneratorState(random.getstate, random.setstate)),
         CPUGenerator(_seed_torch, _torch_state),

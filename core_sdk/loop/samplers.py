@@ -11,7 +11,7 @@ from torch.utils.data import BatchSampler, Sampler
 
 
 class RepeatSampler(Sampler[Any]):
-    """Draws all of `sampler`, again and again, without an end. Its length is that of one round."""
+    """Draws all of `sampler`, again and again, without an end. Its length is the length of one round."""
 
     def __init__(self, sampler: Iterable[Any]) -> None:
         self.sampler = sampler
@@ -48,7 +48,7 @@ class DistributedSampler(Sampler[Any]):
 class SkipSampler(Sampler[Any]):
     """Leaves out the first `skip` samples of `sampler`. Repeat first; otherwise each epoch lacks these samples.
 
-    The length is that of `sampler`, as in Determined: if it repeats, only the first round is shorter.
+    The length is the length of `sampler`, as in Determined: if it repeats, only the first round is shorter.
     """
 
     def __init__(self, sampler: Iterable[Any], skip: int) -> None:
@@ -65,7 +65,7 @@ class SkipSampler(Sampler[Any]):
 class ReproducibleShuffleSampler(Sampler[Any]):
     """Draws all of `sampler` in an order that `seed` determines. Each iteration has a different order.
 
-    The orders are those of Determined: one after the other from `numpy.random.RandomState(seed).shuffle()`.
+    The orders are the same as in Determined: one after the other from `numpy.random.RandomState(seed).shuffle()`.
     """
 
     def __init__(self, sampler: Iterable[Any], seed: int) -> None:

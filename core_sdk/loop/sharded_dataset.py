@@ -31,7 +31,7 @@ class ShardedDataset(IterableDataset[Any]):
         dataset = ShardedDataset(sorted(Path("data").glob("*.jsonl")), read, shuffle=True)
         loader = resumable(DataLoader(dataset, batch_size=32, num_workers=4))
 
-    The samples of an epoch are those of all shards, one shard after the other. `read(shard)` returns the samples of a
+    An epoch goes through all shards, one after the other. `read(shard)` returns the samples of a
     shard, the same ones each time. If they are a sequence, with `__getitem__()` and `__len__()`, each loader worker of
     each rank takes only its own ones. Otherwise each worker reads the whole shard, and leaves out the samples of the
     others. So let an iterable give what is cheap to read, such as lines, and decode it in `transform`, which is called
@@ -51,7 +51,7 @@ class ShardedDataset(IterableDataset[Any]):
         """`shards` are in the same order on all ranks and after each stop: sort what a directory lists.
 
         `lengths` has the number of samples of each shard, or None where it is unknown. Unknown lengths are learnt in
-        the first epoch. `shuffle` changes the order of the shards in each epoch, and that of the samples within blocks
+        the first epoch. `shuffle` changes the order of the shards in each epoch, and of the samples within blocks
         of `shuffle_block_size` samples, which may span several shards. Each worker holds a block of an iterable in
         memory. Raises `ValueError` for arguments that do not fit each other.
         """
@@ -74,7 +74,7 @@ class ShardedDataset(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         """Yields the samples of all shards in order, for a use without `resumable()`.
 
-        In a loader worker, yields those of the shards of this worker.
+        In a loader worker, yields the samples of this worker's shards.
         """
         worker = get_worker_info()
         number, step = (0, 1) if worker is None else (worker.id, worker.num_workers)

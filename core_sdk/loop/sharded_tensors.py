@@ -108,7 +108,7 @@ class ShardPlanner:
 
 
 def planned(held: Sequence[Sequence[_StoredTensor]]) -> list[_StoredTensor]:
-    """Returns all tensors with each part once, given those of each rank with the part that it holds.
+    """Returns all tensors with each part once, given each rank's tensors with the part that it holds.
 
     Of the ranks that hold a part, the one with the fewest numbers so far writes it.
     """

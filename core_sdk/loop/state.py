@@ -122,7 +122,7 @@ class State:
         """Loads the checkpoint from which this attempt resumes, and returns whether there is one. Collective.
 
         `keep` says what is loaded: "all"; "model", only the weights of modules; or the names of some objects, where
-        "random" stands for the random numbers. Everything else begins anew, as the script has made it: an optimizer
+        "random" stands for the random numbers. Everything else stays as the script has made it: an optimizer
         with its new learning rate, a loader at its first batch. The default is "all", but "model" in a new trial that
         begins with the checkpoint of another one (`core-sdk trial continue`), whose `--keep` has precedence.
 

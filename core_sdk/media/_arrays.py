@@ -31,7 +31,7 @@ def as_array(kind: str, data: Any) -> NDArray[Any]:
 
 
 def as_pixels(kind: str, data: Any, num_dimensions: int, channels: Channels | None) -> Pixels:
-    """Returns pictures as bytes, with the channels last. `num_dimensions` counts those of a picture with channels.
+    """Returns pictures as bytes, with the channels last. `num_dimensions` counts the channels' one, too.
 
     Floats between 0 and 1 are scaled; lesser and greater ones are cut off there, and NaN is black. Without `channels`,
     the dimension of 1, 3 or 4 is taken; if both can be, tensors have their channels first and arrays last.

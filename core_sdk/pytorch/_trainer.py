@@ -110,8 +110,9 @@ class Trainer:
         The training goes on from `latest_checkpoint`, by default the one from which this attempt resumes. `keep` says
         what it takes from there: "all"; "model", the weights alone; or a set of "models", "optimizers",
         "lr_schedulers", "callbacks" and "training", which is the place in the data, the counters and the random
-        numbers. The rest begins anew, such as an optimizer with another learning rate. The default is "all"; from the
-        checkpoint of another trial it is all but "training". `core-sdk trial continue --keep` has precedence.
+        numbers. The rest starts from its beginning, such as an optimizer with another learning rate. The default is
+        "all"; from the checkpoint of another trial it is all but "training". `core-sdk trial continue --keep` has
+        precedence.
         DeepSpeed's engines always keep all that they have saved.
 
         When a stop is asked for, it saves and returns after the current batch, also of a validation, which is made up

@@ -31,7 +31,7 @@ At most `max_concurrent_trials` trials have a process or wait for one. When a tr
 that event starts the trials that take its place. A trial whose hyperparameters cannot be trained (`InvalidHP`) is
 replaced, but at most `max(10, max_trials)` trials are, and none in a grid.
 
-`CustomSearch` is driven in the same way; its decisions are those of a user's `SearchMethod`. `AskTell` is a driver for
+`CustomSearch` is driven in the same way; a user's `SearchMethod` decides. `AskTell` is a driver for
 your own training loop. `simulation` drives a search whose trials do not train.
 """
 

@@ -70,7 +70,7 @@ class AskTell:
     """
 
     def __init__(self, config: ExperimentConfig | Mapping[str, Any], state: Any = None) -> None:
-        """Begins a search, or continues that of a `state` which `state()` has returned. Raises `InvalidConfigError`."""
+        """Begins a search, or continues one from a `state` that `state()` returned. Raises `InvalidConfigError`."""
         if not isinstance(config, ExperimentConfig):
             others = {"entrypoint": "true", "reproducibility": {"experiment_seed": 0}}
             config = from_mapping(others | {**config}, is_new=True).config

@@ -70,7 +70,7 @@ class Method(ABC):
 
     @abstractmethod
     def validated(self, request_id: UUID, score: Score, length: float) -> Iterator[Operation]:
-        """Handles a trial's report of its metric. The length is greater than those of its earlier reports."""
+        """Handles a trial's report of its metric. The length is greater than in its earlier reports."""
 
     @abstractmethod
     def exited(self, request_id: UUID, is_invalid: bool) -> Iterator[Operation]:

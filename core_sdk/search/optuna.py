@@ -166,7 +166,7 @@ class OptunaSearch(SearchMethod):
 
 
 def distribution_of(leaf: Hyperparameter) -> BaseDistribution | None:
-    """Returns the distribution of a hyperparameter; for a categorical one, that of its index; for a constant, None."""
+    """Returns the distribution of a hyperparameter, or of the index of a categorical one; for a constant, None."""
     match leaf:
         case Const():
             return None

@@ -45,7 +45,7 @@ def preview(
     num_slots: int | None = None,
     length: int | None = None,
 ) -> Preview:
-    """Simulates the search of a configuration. `length` is that of a training, if only the script knows it.
+    """Simulates the search of a configuration. `length` is the length of a training, if only the script knows it.
 
     Raises `ValueError` for a custom search method, and if a trial needs more slots than there are.
     """

@@ -7,7 +7,7 @@
 
 The configuration says `searcher: {name: custom, metric: …}`. The runner submits the experiment, tells the method what
 happens to its trials, and posts the method's operations to the master. It may be killed at any moment. When it is
-started again, it continues with the same decisions. Names and semantics are those of Determined 0.37.
+started again, it continues with the same decisions. Names and semantics come from Determined 0.37.
 """
 
 from core_sdk.search import (

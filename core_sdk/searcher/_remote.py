@@ -17,7 +17,7 @@ class RemoteSearchRunner(SearchRunner):
     """
 
     def __init__(self, search_method: SearchMethod, context: Context) -> None:
-        """`context` must be that of a script with one rank. Raises `ValueError` if there are several."""
+        """`context` must belong to a script with one rank. Raises `ValueError` if there are several."""
         if context.distributed.size > 1:
             raise ValueError(f"one rank drives a search, and this script has {context.distributed.size}")
         super().__init__(search_method)

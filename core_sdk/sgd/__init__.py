@@ -5,7 +5,7 @@
             print(trainer.train(max_retries=3), trainer.validate())
         model = trainer.get_model()
 
-Names and semantics are those of RaySGD 0.8.2, and of `TorchTrainer` and `TrainingOperator` those of Ray 1.x. The
+Names and semantics come from RaySGD 0.8.2, and for `TorchTrainer` and `TrainingOperator` from Ray 1.x. The
 workers are processes of this machine, or of a Ray cluster.
 """
 

@@ -16,7 +16,7 @@ NUM_SAMPLES = "num_samples"
 
 
 class TrainingOperator:
-    """Trains and validates on one worker. Names and semantics are those of RaySGD 1.x.
+    """Trains and validates on one worker. Names and semantics come from RaySGD 1.x.
 
     Override `setup()`, to register what is trained and its data, and any of `train_epoch()`, `train_batch()`,
     `validate()` and `validate_batch()`. They find `models`, `optimizers`, `schedulers` and `criterion`, the first of

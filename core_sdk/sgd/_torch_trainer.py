@@ -22,7 +22,7 @@ _IGNORED = {"use_tqdm", "num_cpus_per_worker", "timeout_s", "serialize_data_crea
 
 
 class TorchTrainer(PyTorchTrainer):
-    """A `PyTorchTrainer` whose passes are those of a `TrainingOperator`.
+    """A `PyTorchTrainer` whose passes are made by a `TrainingOperator`.
 
     `training_operator_cls` registers what is trained in its `setup()`, or creators make it, as for a `PyTorchTrainer`.
     A `DataLoader` that is registered, or that `data_creator(config)` returns, has the batch size of one worker.

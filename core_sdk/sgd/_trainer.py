@@ -112,7 +112,7 @@ class PyTorchTrainer:
         `shuffle=False`. `scheduler_step_freq` says when the built-in pass steps schedulers: after each "batch", each
         "epoch", or never.
 
-        `use_fp16` computes in mixed precision by `torch.amp`. `backend` is that of torch.distributed. Hyperparameters
+        `use_fp16` computes in mixed precision by `torch.amp`. `backend` goes to torch.distributed. Hyperparameters
         with which the trial was started, by a search for example, replace those in `config`. The workers are processes
         of this machine, or those of a Ray cluster: by default if `ray.init()` has been called.
 
@@ -277,7 +277,7 @@ class PyTorchTrainer:
     def validate(self, *, num_steps: int | None = None, info: Mapping[str, Any] | None = None) -> Metrics:
         """Validates on all workers, each on its part of the data, and returns means over all samples.
 
-        `num_steps` and `info` are those of `train()`.
+        `num_steps` and `info` are the same as for `train()`.
 
         If nothing was trained since the last validation, the trial does not record it again.
         """

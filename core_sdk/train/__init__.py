@@ -3,7 +3,7 @@
 result = TorchTrainer(train_func, scaling_config=ScalingConfig(num_workers=2)).fit()
 
 A `fit()` is a trial of the home: its reports, checkpoints and output are kept with it, and it can be paused and
-resumed. The names are those of `ray.train`.
+resumed. The names come from `ray.train`.
 """
 
 from __future__ import annotations

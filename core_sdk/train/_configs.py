@@ -31,7 +31,7 @@ class ScalingConfig:
     accelerator_type: str | None = None
     """The accelerator that the nodes of the workers must have, by Ray's name, such as "A100"."""
     label_selector: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None
-    """The labels that the nodes must have on a Ray cluster: of all workers, or a list with those of each."""
+    """The labels that the nodes must have on a Ray cluster: of all workers, or a list with the labels of each."""
     elastic_resize_monitor_interval_s: float = 60.0
     """The interval at which to look for room for more workers."""
     engine: EngineName | None = None
@@ -175,9 +175,9 @@ class RunConfig:
     job_id: str | None = None
     """A name of this training. Each `fit()` with the same `job_id` goes on with the same trial."""
     seed: int | None = None
-    """The seed of a new trial, as that of `core.init()`; by default a random one."""
+    """The seed of a new trial, as in `core.init()`; by default a random one."""
     trial_name: str | None = None
-    """The name of a new trial, as that of `core.init()`; by default a generated one."""
+    """The name of a new trial, as in `core.init()`; by default a generated one."""
     labels: Sequence[str] | None = None
     """Words to find a new trial by, and its experiment."""
     notes: str | None = None

@@ -150,5 +150,5 @@ class TrainContext:
         return str(self._session.context.info.trial.trial_id)
 
     def get_trial_dir(self) -> str:
-        """Returns the trial's folder in the home. Other nodes than that of the program may not have it."""
+        """Returns the trial's folder in the home. Other nodes than the program's may not have it."""
         return str(self._session.trial_path)

@@ -33,7 +33,7 @@ class TrainingProgram:
         return max(1, int(self.scaling.num_gpus_per_worker)) if self.scaling.use_gpu else 0
 
     def program(self, trial: DrivenTrial | None, spools: Mapping[int, Path] | None = None) -> Program:
-        """Returns the program for the workers. `spools` are those of the nodes that do not see the home."""
+        """Returns the program for the workers. `spools` has a spool for each node that does not see the home."""
         return Program(
             # The callbacks stay in this program.
             training=replace(self, run=replace(self.run, callbacks=())),

@@ -78,7 +78,7 @@ class Framework(ABC):
         return {}
 
     def cores(self, local_rank: int, local_size: int) -> Sequence[int]:
-        """Returns the cores on which a rank may run; empty for those of the launcher."""
+        """Returns the cores on which a rank may run; empty for the launcher's own cores."""
         return ()
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open

@@ -1,6 +1,6 @@
 """The main program of all launchers, from the command line to the exit status.
 
-The exit status is that of the rank that failed first, which the last messages name. One process per node starts and
+The exit status comes from the rank that failed first, which the last messages name. One process per node starts and
 watches the ranks.
 """
 

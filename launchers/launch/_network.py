@@ -74,7 +74,7 @@ def enable_keepalive() -> None:
     for a quarter of an hour, and a connection on which an answer is due would wait forever.
     """
     for path in list(Path("/dev/fd").iterdir()):
-        # Some descriptors are not sockets, and that of the listing itself is closed by now.
+        # Some descriptors are not sockets, and the listing's own descriptor is closed by now.
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as connection:
             if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
                 _enable_keepalive(connection)

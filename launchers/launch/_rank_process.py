@@ -26,7 +26,7 @@ def start_rank(
     """Starts a rank. Raises `CommandLineError`, and `OSError` if its output cannot be opened.
 
     Its environment is `defaults`, updated by this process's, updated by `variables`. It may run on `cores`, by default
-    on those of this thread. A signal to this process's group, such as Ctrl-C or those of mpirun, does not reach it.
+    on those of this thread. A signal to this process's group, such as Ctrl-C or one from mpirun, does not reach it.
     """
     # Closed here at once, so that the pipes end with the rank.
     with Path(outputs.stdout_path).open("ab") as stdout, Path(outputs.stderr_path).open("ab") as stderr:

@@ -52,7 +52,7 @@ class LaunchResult:
 
 
 def overall_result(results: Sequence[LaunchResult]) -> LaunchResult:
-    """Returns the result of a launch on several hosts: that of the host that failed first.
+    """Returns the result of a launch on several hosts: the result of the host that failed first.
 
     `results` are in order of time.
     """

@@ -52,7 +52,7 @@ class CallSites:
         self._known: dict[tuple[int, int], tuple[bytes, CodeType]] = {}
 
     def current_call_site(self, num_ours: int = 0) -> bytes:
-        """Returns the script's current line: that of the innermost frame that is not ours.
+        """Returns the script's current line: the line of the innermost frame that is not ours.
 
         The innermost `num_ours` frames are skipped without a look.
         """

@@ -273,7 +273,7 @@ class StarChannel(Channel):
         except ChannelError:
             raise
         except BaseException as error:
-            # This rank's next calls would not match those of the others.
+            # This rank's next calls would not match the others' calls.
             self._break(RankFailure.of(self.rank, error))
             raise
         finally:

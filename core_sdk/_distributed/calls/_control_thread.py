@@ -27,7 +27,7 @@ _FINISH_INTERVAL_S = 0.01
 
 
 class ControlThread:
-    """A thread that sends posted messages and receives those of the peers. Any thread and signal handler may post."""
+    """A thread that sends posted messages and receives the peers' messages. Any thread and signal handler may post."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class WakeupPipe:
         return self._number
 
     def is_ours(self) -> bool:
-        """Returns whether the descriptor of the reading end is still that of the pipe."""
+        """Returns whether the descriptor of the reading end still belongs to the pipe."""
         return self._read.is_ours()
 
     def wake(self) -> None:

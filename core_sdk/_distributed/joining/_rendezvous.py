@@ -157,7 +157,7 @@ class BroadcastRendezvous(Rendezvous):
 
 
 def own_addresses() -> list[str]:
-    """Returns this host's name, and those of its addresses that other hosts may reach."""
+    """Returns this host's name, and the addresses by which other hosts may reach it."""
     import psutil  # only for ranks on several nodes
 
     entries = [entry for interface in psutil.net_if_addrs().values() for entry in interface]

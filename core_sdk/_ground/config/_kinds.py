@@ -30,7 +30,7 @@ def describe(kind: Any) -> str:
 
 
 def meta_of(kind: Any) -> Meta:
-    """Returns the limits and the description in an annotated type. For `X | None`, they are those of X."""
+    """Returns the limits and the description in an annotated type. For `X | None`, they belong to X."""
     found = [meta for meta in getattr(kind, "__metadata__", ()) if isinstance(meta, Meta)]
     if not found and is_union(kind):
         found = [meta_of(member) for member in members(kind)]

@@ -55,7 +55,7 @@ def _member(reader: Reader, value: Any, path: Path) -> Any:
     if "type" not in value:
         return _space(reader, value, path)
     member = reader.tagged(HYPERPARAMETERS, "type", value, path)
-    # Exponents of learning rates are negative, and those of sizes are at most some tens.
+    # Exponents of learning rates are negative, and exponents of sizes are at most some tens.
     if isinstance(member, Log) and member.minval > 0 and (member.minval < 1 or member.base**member.maxval > 1e15):
         low, high = f"{member.minval:g}", f"{member.maxval:g}"
         reader.document.add_warning(

@@ -108,7 +108,7 @@ _WORDS_ELSEWHERE = frozenset(
 def near_misses(hyperparameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yields what its author probably meant to be searched, but is a constant: the names, and the words for it.
 
-    `hyperparameters` are those of a configuration for a searcher that chooses values. Each of them can be a constant
+    `hyperparameters` come from a configuration for a searcher that chooses values. Each of them can be a constant
     nevertheless, in the form `{type: const, val: …}`.
     """
     for name, value in hyperparameters.items():

@@ -26,7 +26,7 @@ _CPP_LOG_VARIABLE = "TORCH_CPP_LOG_LEVEL"
 
 
 def job_placement(variables: Mapping[str, str] = os.environ) -> Placement | None:
-    """Returns the place that a scheduler has given this process among those of its job; None without a scheduler.
+    """Returns the place that a scheduler has given this process in its job; None without a scheduler.
 
     Raises `PlacementError` if the scheduler has not started one launcher on each node.
     """

@@ -43,7 +43,7 @@ def named(argv: Sequence[str]) -> list[str]:
 
 
 def options(hparams: Mapping[str, Any]) -> list[str]:
-    """Returns the hyperparameters as options, by their own names: those of a group have dots, `--optimizer.lr=0.1`.
+    """Returns the hyperparameters as options, by their own names: a name in a group has dots, `--optimizer.lr=0.1`.
 
     True is an option without a value, false and null are left out, and a list is an option with several values.
     """

@@ -1,4 +1,4 @@
-"""The place of one node among those of a job."""
+"""The place of one node among the nodes of a job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 MEETING_PORTS = range(10_000, 30_000)
-"""Ports above those of well-known services, and below those that systems and Kubernetes assign."""
+"""Ports above the range of well-known services, and below the ranges that systems and Kubernetes assign."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,6 @@ class Placement:
 
 
 def port_of(job: str) -> int:
-    """Returns a port that is the same on all nodes of a job, and rarely that of another job."""
+    """Returns a port that is the same on all nodes of a job, and rarely the same as another job's."""
     digest = hashlib.sha256(job.encode(errors="surrogateescape")).digest()
     return MEETING_PORTS[int.from_bytes(digest[:8], "big") % len(MEETING_PORTS)]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 Keep = Literal["all", "model"] | Collection[str]
-"""The parts of a checkpoint to keep: all, the weights alone, or named parts. The rest begins anew."""
+"""The parts of a checkpoint to keep: all, the weights alone, or named parts. The rest starts from its beginning."""
 RecordedKeep = Literal["all", "model"] | list[str]
 
 

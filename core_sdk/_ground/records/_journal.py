@@ -28,9 +28,9 @@ class AttemptStarted(Line, tag="attempt"):
     resumed_steps: Int64 = 0
     """`steps_completed` of `latest_checkpoint`: earlier attempts' reports beyond it are superseded."""
     rank: int = 0
-    """The rank that writes the journal. The attempt's own journal is that of rank 0."""
+    """The rank that writes the journal. The attempt's own journal is written by rank 0."""
     writer: str = ""
-    """The name of the writer beside the ranks that keeps the journal. `host` and `pid` are those of its process."""
+    """The name of the writer beside the ranks that keeps the journal. `host` and `pid` belong to its process."""
     home: str = ""
     """The identity of the home in which the attempt ran. A copy of that home has another one."""
     is_spooled: bool = False

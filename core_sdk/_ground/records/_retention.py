@@ -56,7 +56,7 @@ class KeepEvery(msgspec.Struct, frozen=True, omit_defaults=True):
 class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
     """The checkpoints to keep: so many of them, and those at intervals.
 
-    The defaults are those of an experiment configuration. Use `checked` for values from outside.
+    The defaults are the same as in an experiment configuration. Use `checked` for values from outside.
     """
 
     save_experiment_best: int = 0

@@ -1,7 +1,7 @@
 """Converts values to JSON and back exactly, although JSON has no NaN, no infinities and no tuples.
 
 A metric that is not finite is written as the string "NaN", "Infinity" or "-Infinity" (a metric is never a string
-otherwise). A NaN whose 64 bits are not those of `math.nan` is followed by them: "NaN:fff8000000000000". In free-form
+otherwise). A NaN whose 64 bits differ from `math.nan` is followed by them: "NaN:fff8000000000000". In free-form
 values (hyperparameters, metadata) such a number becomes `{"$float": "NaN"}`, and in reports a file of media becomes
 `{"$media": {…}}`.
 """
@@ -50,7 +50,7 @@ class Line(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, g
     """The base of the lines of all journals."""
 
     time: Time
-    """The time by the writer's clock. The order of records is that of the lines, never that of times."""
+    """The time by the writer's clock. Records are ordered by their lines, never by their times."""
 
 
 _FLOAT_TAG = "$float"

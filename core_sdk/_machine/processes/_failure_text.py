@@ -102,9 +102,9 @@ def failure_report(seen: RankSeen, num_ranks: int, host: str, code: int) -> list
 
 
 def excerpt(stderr: bytes) -> list[str]:
-    """Returns the last lines, or those of the last traceback if many follow it; at most `MAX_LINES`.
+    """Returns the last lines, or the last traceback if many lines follow it; at most `MAX_LINES`.
 
-    Of the stacks that Python writes when it crashes, it has only that of the thread that has crashed.
+    Of the stacks that Python writes when it crashes, it has only the stack of the thread that has crashed.
     """
     lines = [_shown(line) for line in _lines(stderr)]
     before, stack = _crash(lines)

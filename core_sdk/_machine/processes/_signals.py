@@ -79,7 +79,7 @@ def heed_signals() -> None:
 
 
 def start_helper(arguments: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
-    """Starts a Python program in a session of its own. Its output is dropped. The options are those of `Popen`.
+    """Starts a Python program in a session of its own. Its output is dropped. The options go to `Popen`.
 
     All signals are blocked in it, since Slurm and service managers send theirs to every process.
     """

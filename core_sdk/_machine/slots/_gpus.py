@@ -67,7 +67,7 @@ def _listed_gpus() -> list[str]:
 
 
 def _without_split(listed: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yields the names of GPUs, and of a GPU that is split those of its instances, which are indented below it."""
+    """Yields the names of GPUs; of a GPU that is split, the names of its instances, which are indented below it."""
     for (indent, name), (next_indent, _) in zip(listed, [*listed[1:], ("", "")], strict=True):
         if len(next_indent) <= len(indent):
             yield name

@@ -14,7 +14,7 @@ class PostedTicket:
 
     number: int
     place: int
-    """The place in the line: smaller ones come first. It is the number, or that of a ticket whose place it takes."""
+    """The place in the line; smaller ones come first. A ticket that replaces another one takes its number as place."""
     num_wanted: int
     usable: Sequence[str]
     """The names of the slots that it could use, those that it prefers first."""

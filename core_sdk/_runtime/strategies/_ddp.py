@@ -46,7 +46,7 @@ class DdpStrategy(Strategy):
             model.require_backward_grad_sync = is_on
 
     def set_forward_sync(self, model: nn.Module, is_on: bool) -> None:
-        # Torch sends the chief's buffers, such as those of a batch norm, before each forward pass.
+        # Torch sends the chief's buffers, such as a batch norm's, before each forward pass.
         if isinstance(model, DistributedDataParallel):
             model.require_forward_param_sync = is_on
 

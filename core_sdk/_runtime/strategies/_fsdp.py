@@ -21,7 +21,7 @@ class FsdpStrategy(Strategy):
 
     The option `units` is the class of the submodules that become units, or a tuple of classes. By default these are the
     elements of each `nn.ModuleList`, such as the layers of a transformer. The rest of the model is one more unit. The
-    other options are those of `fully_shard()`, such as `mp_policy`.
+    other options go to `fully_shard()`, such as `mp_policy`.
     """
 
     name = "fsdp"

@@ -59,7 +59,7 @@ def init(
     It reports to the Context that the process has open, and else begins a trial: of the experiment `project`, with the
     hyperparameters `config` and the labels `tags`, `group:…`, `job_type:…` and `entity:…`. Arguments have precedence
     over `settings`, and these over wandb's variables. In the mode "disabled", and on ranks other than 0, nothing is
-    recorded. Values that a search or the command line has chosen have precedence over those of `config`.
+    recorded. Values that a search or the command line has chosen have precedence over values in `config`.
 
     Raises `UsageError` for what cannot be together, and the errors of `core_sdk.core.init()`.
     """

@@ -35,7 +35,7 @@ logger = logging.getLogger("core_sdk.compat")
 
 
 class Run(OfOneProcess):
-    """A trial by wandb's names. A process has one at a time; that of a rank or mode that records nothing is disabled.
+    """A trial by wandb's names. A process has one at a time; in a rank or mode that records nothing it is disabled.
 
     What `log()`, `config` and `summary` are given is recorded when the call returns.
     """
@@ -54,7 +54,7 @@ class Run(OfOneProcess):
     ) -> None:
         """Makes a run of a `context`, or a disabled one without. `finish()` closes only a Context that is its `own`.
 
-        `arguments` are those of `init()` that were given.
+        `arguments` are the ones that `init()` was given.
         """
         self.id = identity.id
         self.config = config

@@ -117,7 +117,7 @@ class IteratedSource(Source):
             kept = None if self._keeper is None else copy.deepcopy(self._keeper.state_dict())
             following = self._read(batches, Position(epoch, offset + 1))
             if following is _END and self._keeper is not None:
-                # A dataset that begins anew after its end would do so within the epoch if its last state were loaded.
+                # A dataset that starts again after its end would do so within the epoch if its last state were loaded.
                 kept = copy.deepcopy(self._keeper.state_dict())
             draw = Draw(epoch, offset, [], self._num_global, offset + 1, following is _END, False)
             self._kept = kept

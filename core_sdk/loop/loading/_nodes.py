@@ -43,7 +43,7 @@ class _EpochReset:
     """Stands for `reset()` of a node that counts epochs.
 
     It sets the epoch of a sampler before the sampler's state is loaded, which the node itself does not. As long as the
-    sampler was not read in that epoch, the state is still that of an earlier epoch, and is not loaded. And the node
+    sampler was not read in that epoch, the state still belongs to an earlier epoch, and is not loaded. And the node
     counts the epoch as begun if it was read before the stop. Itself it does so only if it is read after a resume, and
     one of several sources may not be until the epoch ends.
     """
@@ -109,7 +109,7 @@ def _goes_on(sampler: Any) -> bool:
 
 
 def _read_on(sampler: Any, position: int) -> Iterator[Any]:
-    """Yields samples with random numbers that depend on their positions, as those of batches do."""
+    """Yields samples with random numbers that depend on their positions, as for batches."""
     with rng.seeded("nodes"):
         samples = iter(sampler)
     for each in count(position):

@@ -150,7 +150,7 @@ def _fetched(
 
 
 class _Draws:
-    """The batch sampler of a loader, which reads it anew for each iteration."""
+    """The batch sampler of a loader, which reads it again for each iteration."""
 
     source: Iterator[Draw]
 

@@ -41,7 +41,7 @@ def resumable(
 
     The order of the samples, and what they draw at random, are functions of `seed`, the epoch and the position. `seed`
     is the trial's by default, and 0 outside a trial. The batch size counts the samples of one rank; each batch is
-    divided among the ranks of `distributed`, by default those of torch.distributed. Give a loader of all the data. With
+    divided among the ranks of `distributed`, by default of torch.distributed. Give a loader of all the data. With
     `shares_batch` the batch size counts the samples of all ranks, so that any number of ranks has the same batches.
 
     It also takes other loaders with `state_dict()` and `load_state_dict()`, and datasets and loaders of Google's Grain.

@@ -79,11 +79,11 @@ class ShardReader:
         self._locate(epoch, position, seed)
 
     def close(self) -> None:
-        """Closes all shards. They are read anew when they are needed."""
+        """Closes all shards. They are opened again when they are needed."""
         self._open.clear()
 
     def _locate(self, epoch: int, position: int, seed: Seed) -> tuple[int, int]:
-        """Returns the number of a position's shard in the order, and that of the sample in the shard."""
+        """Returns the number of a position's shard in the order, and the number of the sample in the shard."""
         if epoch != self._epoch:
             self._begin(epoch)
         while True:

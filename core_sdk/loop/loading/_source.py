@@ -41,7 +41,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def next_epoch(self, position: Position) -> Position:
-        """Returns the position at which the epoch after that of `position` begins."""
+        """Returns the position at which the next epoch after `position` begins."""
 
     @abc.abstractmethod
     def state(self, position: Position) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def load(self, state: dict[str, Any], position: Position) -> None:
-        """Takes over a state. Raises `DataError` if the data are not those of the state."""
+        """Takes over a state. Raises `DataError` if the state belongs to other data."""
 
 
 def is_stateful(target: Any) -> bool:

@@ -31,7 +31,7 @@ class Order(abc.ABC):
     def stride(self) -> int:
         """The difference between the numbers of a position in two consecutive epochs. It seeds random numbers.
 
-        If an epoch is longer than the first one, its last positions share their numbers with those of the next epoch.
+        If an epoch is longer than the first one, its last positions share their numbers with the next epoch.
         """
         return len(self)
 

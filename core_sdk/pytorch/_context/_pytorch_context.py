@@ -70,7 +70,7 @@ class PyTorchTrialContext(TrialContext):
     ) -> nn.Module:
         """Moves a model to `device`, and spreads it over the ranks. Returns the model to call. Collective.
 
-        Every attribute of the model is one of the returned model, too. On several ranks `options` are those of torch's
+        Every attribute of the model is one of the returned model, too. On several ranks `options` go to torch's
         `DistributedDataParallel`, such as `find_unused_parameters=True`; a single rank checks only their names.
 
         With `strategy="fsdp"` each rank keeps a part of the parameters, gradients and optimizer states. `options` are
@@ -151,7 +151,7 @@ class PyTorchTrialContext(TrialContext):
         retain_graph: bool | None = None,
         create_graph: bool = False,
     ) -> None:
-        """Adds the gradients of `loss` to those of the models' parameters. The arguments are those of torch."""
+        """Adds the gradients of `loss` to the models' parameters. The arguments are torch's."""
         loss = self._runtime.precision.scaled(loss)
         loss.backward(gradient, retain_graph, create_graph)  # type: ignore[no-untyped-call]
 
@@ -166,7 +166,7 @@ class PyTorchTrialContext(TrialContext):
 
         Call it once a batch. With an `aggregation_frequency` of n, it does nothing except on every n-th batch.
         `clip_grads` gets the parameters, whose gradients are then unscaled means over batches and ranks. With
-        `auto_zero_grads=False` the trial sets gradients to zero itself. `scaler` is that of `wrap_scaler()`.
+        `auto_zero_grads=False` the trial sets gradients to zero itself. `scaler` is what `wrap_scaler()` returned.
         """
         has_stepped = self._runtime.step(optimizer, clip_grads, scaler)
         if has_stepped and auto_zero_grads:

@@ -228,7 +228,7 @@ def run_of(context: TrialContext) -> TrialRun[Any]:
 
 
 def split_batch_size(global_batch_size: Any, num_ranks: int) -> tuple[int, int]:
-    """Returns the global batch size and that of each rank. Warns if `global_batch_size` has to be rounded down.
+    """Returns the batch size of all ranks, and of each rank. Warns if `global_batch_size` has to be rounded down.
 
     Raises `ValueError` if it is not an integer, or leaves a rank without a sample.
     """

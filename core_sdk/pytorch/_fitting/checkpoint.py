@@ -52,7 +52,7 @@ def checked_file(directory: Path, name: str, checkpoint: str, advice: str) -> Pa
 def read_content(runtime: Runtime, file: Path, **options: Any) -> dict[str, Any]:
     """Returns the content of a checkpoint's state file, with the tensors of the files beside it.
 
-    `options` are those of `torch.load`.
+    `options` go to `torch.load`.
     """
     content = cast(dict[str, Any], torch.load(file, **{"map_location": "cpu", "weights_only": True, **options}))
     return cast(dict[str, Any], from_plain(runtime.read_parts(content, file.parent)))

@@ -45,7 +45,7 @@ class Halving(CountingMethod[HalvingState]):
         orders: bool,
         replaces: bool,
     ) -> None:
-        """`lengths` are those of the rungs. With `orders`, the search tells each trial to train from rung to rung."""
+        """`lengths` are the rungs'. With `orders`, the search tells each trial to train from rung to rung."""
         super().__init__(HalvingState(), points, max_trials, max_concurrent, replaces=replaces)
         self._rungs = [Rung(length) for length in lengths]
         self._divisor = divisor

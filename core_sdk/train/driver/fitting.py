@@ -252,7 +252,7 @@ def _engine_of(scaling: ScalingConfig) -> Engine:
 
 
 def _result(training: TrainingProgram, folder: TrialFolder, returned: Returned) -> Result:
-    """Returns the result of a `fit()`. `returned` is that of rank 0, or of this rank under a launcher."""
+    """Returns the result of a `fit()`. `returned` comes from rank 0, or from this rank under a launcher."""
     error = None if returned.invalid_hp is None else InvalidHP(returned.invalid_hp)
     return Result(
         folder,

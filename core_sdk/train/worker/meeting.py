@@ -146,7 +146,7 @@ class CheckpointMeeting:
 def decide(standings: Sequence[Standing], last_decided: int) -> Decided | None:
     """Returns the decision about the next report to which a rank brings a checkpoint, or None while it is open. Pure.
 
-    `standings` are those of all ranks, as far as they are known.
+    `standings` has all ranks, as far as they are known.
     """
     report = min((each.brings for each in standings if each.brings > last_decided), default=None)
     if report is None:

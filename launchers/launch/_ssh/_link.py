@@ -2,7 +2,7 @@
 
 Commands come as lines of the standard input: `signal N`, `end`, `kill`, and `alive`, by which the head shows that it is
 there. When they end, or none comes for a minute, the head is dead, and the ranks are ended as with `end`: SIGTERM, a
-short grace, and a kill of all that is left. Reports to the head are lines on stderr, among those of the ranks, that
+short grace, and a kill of all that is left. Reports to the head are lines on stderr, among the ranks' lines, that
 begin with a mark.
 """
 

@@ -27,7 +27,7 @@ class Streams(enum.IntFlag):
 
 @dataclass
 class LogFiles:
-    """The files of one start, by local rank. The names are those of torch's `LogsDest`."""
+    """The files of one start, by local rank. The names come from torch's `LogsDest`."""
 
     stdouts: dict[int, str] = field(default_factory=dict)
     """Empty for stdout that is shown only."""

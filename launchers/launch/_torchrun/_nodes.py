@@ -42,7 +42,7 @@ class Nodes:
     port: int = _MASTER_PORT
     """The port at which several nodes meet."""
     run_info: ClusterInfo | None = None
-    """The ranks' run info, if a scheduler has placed them. It is None if theirs is that of the launcher."""
+    """The ranks' run info, if a scheduler has placed them. It is None if the launcher's is used."""
 
 
 def find_nodes(options: TorchrunOptions) -> Nodes:

@@ -73,7 +73,7 @@ class PeerNodes:
         return self._store is None and not self.is_alone
 
     def exchange(self, facts: NodeFacts) -> list[NodeFacts]:
-        """Exchanges facts with all nodes, and returns those of all. Blocks. Raises torch's `DistError`."""
+        """Exchanges facts with all nodes, and returns the facts of all. Blocks. Raises torch's `DistError`."""
         if self._store is None:
             return [facts]
         keys = [f"facts/{node}" for node in range(len(self._hosts))]

@@ -1,4 +1,4 @@
-"""The variables by which torchrun tells a rank its place among those of all nodes."""
+"""The variables by which torchrun tells a rank its place among the ranks of all nodes."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class History:
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields names and values, those of nested dicts with dots."""
+    """Yields names and values. The names of values in nested dicts have dots."""
     for name, value in data.items():
         if not isinstance(name, str):
             raise TypeError(f"the names that wandb.log() gets must be strings, not {name!r}")

@@ -47,7 +47,7 @@ def _drawn(figure: Any) -> bytes:
 
 
 def _scaled(data: Any, normalize: bool) -> Any:
-    """Returns pixels from 0 to 1; those of a batch below each other."""
+    """Returns pixels from 0 to 1; the pictures of a batch stand below each other."""
     if data.ndim == 4:
         data = data.swapaxes(0, 1).reshape(data.shape[1], -1, data.shape[3]) if hasattr(data, "cpu") else data.squeeze()
     data = data * 1.0
