@@ -18,6 +18,7 @@ from core.rank_processes import Ranks, codes
 from core.rank_threads import Rank, Trial
 from parts import needs
 from processes import Script
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk import core
@@ -85,6 +86,7 @@ def outcome(home: Home) -> tuple[str, str | None]:
     return last.outcome, last.error
 
 
+@promise("background-save-whole")
 def test_a_save_returns_before_it_is_stored(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
     """A background save returns at once and is recorded when it is stored."""
     storage_id = save(checkpoint)
@@ -129,6 +131,7 @@ def test_without_a_save_there_is_nothing_to_wait_for(checkpoint: core.Checkpoint
     checkpoint.wait()
 
 
+@promise("background-save-whole")
 def test_reports_flow_while_a_checkpoint_is_stored(context: core.Context, home: Home, gate: Gate) -> None:
     """Reports that are made during a background save are in the journal before the checkpoint."""
     save(context.checkpoint)
@@ -166,6 +169,7 @@ def test_metadata_spoiled_in_the_block_fails_at_its_end(checkpoint: core.Checkpo
     assert stored_ids(home) == []
 
 
+@promise("background-failure-raised-once")
 def test_a_failure_is_raised_by_wait_once(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
     """The error keeps the traceback of the place where the save failed."""
     storage_id = save_in_vain(checkpoint, gate)
@@ -188,6 +192,7 @@ def upload_another(checkpoint: core.CheckpointContext, directory: Path, **option
     checkpoint.upload(directory, {"steps_completed": 2}, **options)
 
 
+@promise("background-failure-raised-once")
 @pytest.mark.parametrize("call", [store_another, upload_another])
 @pytest.mark.parametrize("options", [{}, {"wait": False}, {"shard": True}, {"shard": True, "wait": False}], ids=str)
 def test_the_next_save_raises_the_failure(
@@ -261,6 +266,7 @@ def test_leaving_waits(home: Home, gate: Gate) -> None:
     assert outcome(home) == ("completed", None)
 
 
+@promise("background-failure-raised-once")
 @pytest.mark.parametrize("end", [lambda: None, lambda: exec("raise SystemExit(0)")], ids=["end", "sys.exit"])
 def test_leaving_well_raises_the_failure(home: Home, gate: Gate, end: Callable[[], None]) -> None:
     """Leaving the Context raises the failure of a save, and the attempt ends with that error."""
@@ -460,11 +466,12 @@ def test_a_failure_of_what_one_rank_writes_later_fails_the_save_on_all(tmp_path:
     assert trial.left_over() == []
 
 
+@promise("dead-saves-swept")
 @pytest.mark.parametrize("step", ["write", "seal", "contribute", "commit"])
 def test_a_kill_leaves_the_checkpoint_before(
     home: Home, start_script: Callable[..., Script], gate: Gate, step: str
 ) -> None:
-    """A kill in any step of a save leaves the earlier checkpoint valid, and a sweep removes the rest."""
+    """A kill in any step of a save leaves the earlier checkpoint valid, and the next init() removes the rest."""
     source = f"""
 def write(path):
     (path / "half.bin").write_bytes(b"half")
@@ -490,7 +497,8 @@ threading.Event().wait()
     storage = DirectoryStorage(home.checkpoints)
     assert checkpoint_ids(storage) == [first]
     storage.verify(first)
-    assert len(storage.sweep()) == 1
+    with core.init():
+        pass
     assert list((home.checkpoints / ".staging").iterdir()) == []
 
 
@@ -614,6 +622,7 @@ with core.init() as context:
 """
 
 
+@promise("background-save-in-grace")
 def test_a_stop_waits_for_the_save_within_its_grace(
     home: Home, start_script: Callable[..., Script], gate: Gate
 ) -> None:
@@ -630,6 +639,7 @@ def test_a_stop_waits_for_the_save_within_its_grace(
     assert outcome(home) == ("paused", None)
 
 
+@promise("background-save-in-grace")
 def test_a_save_beyond_the_grace_is_given_up(home: Home, start_script: Callable[..., Script], gate: Gate) -> None:
     """A save that exceeds the grace is dropped with an error that names its duration and CORE_SDK_GRACE_S."""
     script = start_script(PRELUDE + STOPPED, CORE_SDK_GRACE_S="0.5")

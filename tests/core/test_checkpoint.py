@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk import core
@@ -295,6 +296,7 @@ CALLS: list[Callable[[core.CheckpointContext, str], object]] = [
 ]
 
 
+@promise("paths-stay-inside")
 @pytest.mark.parametrize("call", CALLS, ids=["get_metadata", "download", "restore_path", "delete"])
 def test_unknown_and_hostile_ids(
     checkpoint: core.CheckpointContext, home: Home, source: Path, call: Callable[[core.CheckpointContext, str], object]

@@ -24,11 +24,12 @@ import pytest
 import torch
 from parts import needs, strace
 from processes import Script
+from promises import promise
 
 import core_sdk
 from core_sdk import core
 from core_sdk._execution.steering import trials
-from core_sdk._ground.records import Alert, AttemptStarted, ClusterInfo, EarlyExit, Ended, Record, TrialInfo
+from core_sdk._ground.records import Alert, AttemptStarted, ClusterInfo, EarlyExit, Ended, Record, Report, TrialInfo
 from core_sdk._home import Home, open_view
 from core_sdk._home.journal import read_records
 from core_sdk.core import Context
@@ -106,10 +107,12 @@ def test_the_command_is_recorded_without_secrets(home: Home, run_script: RunScri
     assert "planted" not in "".join(path.read_text() for path in home.trial(1).path.glob("*.json"))
 
 
-CLOSED = "with core.init() as context:\n    "
-FORGOTTEN = "context = core.init()\ncontext.start()\n"
+REPORT = "context.train.report_training_metrics(1, {'loss': 0.5})"
+CLOSED = f"with core.init() as context:\n    {REPORT}\n    "
+FORGOTTEN = f"context = core.init()\ncontext.start()\n{REPORT}\n"
 
 
+@promise("reports-survive")
 @pytest.mark.parametrize(
     ("opening", "last_line", "status", "outcome", "error"),
     [
@@ -127,12 +130,13 @@ FORGOTTEN = "context = core.init()\ncontext.start()\n"
 def test_the_end_of_the_script_is_the_end_of_the_attempt(
     home: Home, run_script: RunScript, opening: str, last_line: str, status: int, outcome: str, error: str | None
 ) -> None:
-    """The outcome is recorded however the script ends, whether or not it closes its Context."""
+    """The outcome, and what was reported, is recorded however the script ends, whether or not it closes its Context."""
     run_status, _, _ = run_script(f"import core_sdk\nfrom core_sdk import core\n{opening}{last_line}\n")
 
     assert run_status == status
     assert ending(home).outcome == outcome
     assert (ending(home).error or "").strip().endswith(error or "")
+    assert any(isinstance(record, Report) for record in read_records(home.trial(1).journal_path(1)))
 
 
 def test_invalid_hyperparameters_are_said_once_and_before_the_end(home: Home) -> None:
@@ -228,6 +232,7 @@ def test_a_forked_child_does_not_end_the_attempt(home: Home) -> None:
         assert home.trial(1).running_attempt() == 1
 
 
+@promise("attempt-claimed-once")
 def test_two_processes_cannot_claim_one_attempt(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_script: Callable[..., Script]
 ) -> None:
@@ -258,6 +263,7 @@ def test_many_first_starts_at_once_get_ids_of_their_own(home: Home, start_script
     assert len(home.experiment_ids()) == 1
 
 
+@promise("home-writable")
 def test_a_home_that_cannot_be_written_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A home that cannot be written is refused before any training."""
     (tmp_path / "file").touch()

@@ -20,6 +20,7 @@ import torch
 from buckets.servers import BucketServer
 from parts import needs
 from processes import wait_for
+from promises import promise
 from pytorch.ranks import Ranks, warm_ranks
 from saving import checkpoint_ids
 from torch.distributed import checkpoint as dcp
@@ -196,6 +197,7 @@ def save_and_be_killed_in_finish(storage: str, when: str) -> None:
         dcp.save(split_state(), storage_writer=writer)  # type: ignore[attr-defined]
 
 
+@promise("dcp-checkpoint-whole")
 @needs("many processes")
 @pytest.mark.slow
 def test_any_number_of_ranks_loads_what_four_have_saved(
@@ -217,6 +219,7 @@ def test_any_number_of_ranks_loads_what_four_have_saved(
     assert recorded == {*ids, of_two}
 
 
+@promise("dcp-checkpoint-whole")
 @needs("many processes")
 @pytest.mark.parametrize(
     ("rank", "step"), [(0, "global plan"), (0, "data"), (1, "data"), pytest.param(1, "plan", marks=pytest.mark.slow)]
@@ -345,6 +348,7 @@ def test_leaving_the_context_waits_for_no_thread_whose_save_has_failed(
         assert "a thread that was to save by dcp_writer() has failed" in caplog.text
 
 
+@promise("dcp-checkpoint-whole")
 def test_a_flipped_bit_is_found(alone: core.Context, storage: DirectoryStorage) -> None:
     """Loading raises the error that names the damaged file, whichever file it is."""
     for name in (".metadata", "__0_0.distcp"):
@@ -361,6 +365,7 @@ def test_a_flipped_bit_is_found(alone: core.Context, storage: DirectoryStorage) 
         assert "metadata is None" not in str(failure.value)  # as torch says that has forgotten why
 
 
+@promise("dcp-checkpoint-whole")
 def test_a_failed_save_leaves_nothing(alone: core.Context, storage: DirectoryStorage) -> None:
     """A save that fails raises its cause, and nothing of it stays; the next save succeeds."""
     with pytest.raises(CheckpointException, match=FAILS):

@@ -17,6 +17,7 @@ import torch
 from interfaces.cli.commands import COMMAND
 from interfaces.cli.recorded import new_trial
 from parts import needs, strace
+from promises import promise
 
 from core_sdk import client, core
 from core_sdk._ground.records import CheckpointCondemned, RetentionPolicy
@@ -48,6 +49,7 @@ def fill(disk: Path) -> None:
             hog.write(bytes(100))
 
 
+@promise("full-disk-fails-saves")
 @pytest.mark.parametrize("wait", [True, False])
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_disk_that_fills_in_the_block_is_named_with_its_figures(small_disk: Path, writer: str, wait: bool) -> None:
@@ -103,6 +105,7 @@ def _collect() -> None:
     assert collect(home, request).problems == ()
 
 
+@promise("full-disk-freed")
 @pytest.mark.parametrize("way", DELETIONS)
 def test_a_full_disk_can_be_freed(small_disk: Path, way: str) -> None:
     """Every way of deleting checkpoints works on a full disk and restores the reserve for records."""

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from parts import needs
 from processes import TIMEOUT_S, wait_for
+from promises import promise
 
 from core_sdk import client
 from core_sdk._machine.processes import STOPPED
@@ -198,6 +199,7 @@ def check_all_stop(cases: Sequence[Case], directory: Path, times: int = 1) -> No
             training.close()
 
 
+@promise("loader-workers-stay")
 def test_a_stop_that_reaches_every_process_is_obeyed(tmp_path: Path) -> None:
     """Signals to all processes, also to a loader's workers, stop a training in good order."""
     check_all_stop(QUICK, tmp_path)
@@ -210,6 +212,7 @@ def test_a_stop_that_reaches_every_process_is_obeyed_at_every_place(case: Case, 
     check_all_stop([case], tmp_path, times=1 + case.num_workers % 2)
 
 
+@promise("loader-workers-stay")
 @needs("many processes")
 def test_workers_end_with_a_rank_that_is_killed(tmp_path: Path) -> None:
     """No worker outlives its rank, however it was started, also if it has left a stop to the rank before."""

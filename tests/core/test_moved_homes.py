@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from processes import Script
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk._ground.records import CheckpointStored, Report
@@ -53,6 +54,7 @@ StartScript = Callable[..., Script]
 RENAMED = "home.rename(home.with_name('moved'))"
 
 
+@promise("home-gone")
 @pytest.mark.parametrize("what", ["shutil.rmtree(home)", "shutil.rmtree(home / 'runs' / '1')", RENAMED])
 def test_what_is_reported_into_a_home_that_is_gone_counts_as_dropped(
     home: Home, run_script: RunScript, what: str

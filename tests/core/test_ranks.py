@@ -13,6 +13,7 @@ import pytest
 from core.rank_processes import Ranks, codes, the_trial
 from parts import needs, require
 from processes import Script
+from promises import promise
 
 from core_sdk._home import Home
 from core_sdk.client import Tracker, TrialMetrics
@@ -33,6 +34,7 @@ def run_command(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
+@promise("chief-speaks")
 def test_every_rank_calls_and_the_chief_tells_of_the_attempt(ranks: Ranks, home: Home) -> None:
     """On ranks other than the chief, calls about the attempt do nothing and give one warning."""
     ended = ranks.run("""
@@ -64,6 +66,7 @@ def told(reports: Iterable[TrialMetrics]) -> list[tuple[object, ...]]:
     return [(one.rank, one.group, one.steps_completed, *one.metrics.values()) for one in reports]
 
 
+@promise("ranks-report")
 def test_each_report_is_kept_with_its_rank(ranks: Ranks, run_command: Callable[..., str]) -> None:
     """Two ranks may report the same step, and readers see rank 0 unless they ask for another."""
     ended = ranks.run("""
@@ -112,6 +115,7 @@ def test_ranks_that_take_turns_lose_no_report(ranks: Ranks) -> None:
     assert trial.summary_metrics["validation"]["loss"]["min"] == 0.01
 
 
+@promise("ranks-report")
 @pytest.mark.parametrize("victim", [0, 1])
 def test_what_a_killed_rank_has_reported_is_there(ranks: Ranks, home: Home, victim: int) -> None:
     """All reports that had returned before any rank was killed are kept."""
@@ -351,6 +355,7 @@ def hides(tmp_path: Path) -> Callable[[Path, str], list[str]]:
     return wrapper
 
 
+@promise("chief-speaks")
 @needs("hosts")
 def test_a_node_that_does_not_see_the_home_records_nothing(
     ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: Callable[[Path, str], list[str]]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from core.rank_processes import Ranks, codes, the_trial
 from parts import needs
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk._ground.records import Ended
@@ -206,6 +207,7 @@ def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tm
     assert ranks.wait(processes[1]).code == 0
 
 
+@promise("silent-rank-named")
 @needs("many processes")
 @pytest.mark.parametrize("frozen", [0, 2])
 def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen: int) -> None:
@@ -240,6 +242,7 @@ def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen
     assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == []
 
 
+@promise("silent-rank-named")
 @needs("many processes")
 def test_a_save_waits_for_a_rank_that_is_only_slow(ranks: Ranks, home: Home) -> None:
     """A save waits for a slow rank longer than the timeout, since its files may be large."""

@@ -13,6 +13,7 @@ import pytest
 from buckets.servers import BucketServer
 from core.rank_threads import Rank, Trial
 from parts import needs, strace
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk import core
@@ -102,6 +103,7 @@ def test_a_full_home_loses_no_acknowledged_save(small_disk: Path, tmp_path: Path
     assert checkpoint_ids(storage) == sorted(acknowledged)
 
 
+@promise("full-disk-fails-saves")
 def test_a_disk_full_of_checkpoints_and_records_loses_no_acknowledged_save(small_disk: Path) -> None:
     """On a disk full of checkpoints and records, exactly the acknowledged saves are listed and intact."""
     os.environ["CORE_SDK_HOME"] = str(small_disk / "home")
@@ -244,6 +246,7 @@ with core.init() as context:
 """
 
 
+@promise("full-disk-drops-reports")
 def test_a_trial_that_lost_records_is_in_one_state_however_it_was_started(
     home: Home, run_script: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:

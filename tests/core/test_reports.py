@@ -18,6 +18,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parts import needs
+from promises import promise
 
 from core_sdk import core
 from core_sdk._ground.records import Report, metrics_from_json
@@ -77,6 +78,7 @@ def test_the_end_of_the_context_says_which_argument_was_meant(arguments: dict[st
     assert says in str(raised.value)
 
 
+@promise("reports-exact")
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(value=st.floats(width=64) | st.integers(-(2**63), 2**63))
 def test_every_number_comes_back_bit_for_bit(context: core.Context, home: Home, value: float | int) -> None:
@@ -91,6 +93,7 @@ def test_every_number_comes_back_bit_for_bit(context: core.Context, home: Home, 
 
 
 # Of both signs, quiet and signalling, with and without a payload.
+@promise("reports-exact")
 @pytest.mark.parametrize("pattern", ["7ff8" + "0" * 12, "fff8" + "0" * 12, "7ff" + "0" * 12 + "1", "fffdeadbeefdead0"])
 def test_every_nan_keeps_its_bits(context: core.Context, pattern: str) -> None:
     """NaN payloads are kept in metrics, batches and metadata, from the journal to the reader."""
@@ -160,6 +163,7 @@ def test_scalars_of_numpy_and_torch_are_numbers(context: core.Context, home: Hom
     assert last_metrics(home) == {"value": kept}
 
 
+@promise("bad-values-refused")
 @pytest.mark.parametrize(
     "value",
     [
@@ -225,6 +229,7 @@ GENERIC = {
 }
 
 
+@promise("reports-exact")
 def test_generic_groups_keep_json_values_exactly(context: core.Context, home: Home) -> None:
     """Generic groups keep tables, texts and flags as JSON values."""
     context.train.report_metrics("generic", 1, GENERIC)
@@ -245,6 +250,7 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
+@promise("bad-values-refused")
 @pytest.mark.parametrize(
     "value", [{1: 2}, [{"a": {1, 2}}], ["\ud800"], "\ud800", [2**64], {"$float": 1}, [b""], [np.ma.masked], nested(101)]
 )
@@ -341,6 +347,7 @@ def test_a_metric_reported_twice_is_refused_by_name(context: core.Context, home:
     assert len(reports(home)) == 3
 
 
+@promise("reports-superseded")
 def test_what_goes_back_in_steps_is_recorded_with_one_warning_and_the_later_counts(
     context: core.Context, home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from core.rank_threads import Rank, Trial
 from processes import wait_for
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk._ground.records import CheckpointStored, Manifest
@@ -112,6 +113,7 @@ def test_the_chief_alone_records_it(trial: Trial) -> None:
     assert trial.records(1) == []
 
 
+@promise("sharded-checkpoint-whole")
 def test_no_rank_goes_on_before_the_checkpoint_is_stored_and_recorded(big_trial: Trial) -> None:
     """When the call returns on any rank, the checkpoint is stored and recorded."""
 
@@ -258,6 +260,7 @@ def test_metadata_spoiled_inside_the_block_stores_nothing(trial: Trial) -> None:
     assert_nothing_was_stored(trial)
 
 
+@promise("sharded-checkpoint-whole")
 @pytest.mark.parametrize("failing", [0, 1])
 @pytest.mark.parametrize("error", [ZeroDivisionError("mine"), KeyboardInterrupt("mine"), SystemExit("mine")])
 def test_a_block_that_raises_on_one_rank_fails_on_all(trial: Trial, failing: int, error: BaseException) -> None:
@@ -364,6 +367,7 @@ def fail(address: str) -> None:
     raise CheckpointNotStoredError("the id", "the storage", "the disk failed")
 
 
+@promise("sharded-checkpoint-whole")
 @pytest.mark.parametrize(
     ("failing", "step"),
     [*itertools.product([0, 1], ["stage", "check_reachable", "seal", "contribute"]), (0, "commit")],

@@ -19,6 +19,7 @@ import pytest
 from core.rank_processes import Ranks, codes, the_trial
 from parts import needs
 from processes import wait_for
+from promises import promise
 
 from core_sdk._distributed import Listener, SoloChannel
 from core_sdk._home import Home
@@ -246,8 +247,8 @@ def start_ranks(tmp_path: Path) -> Iterator[StartRanks]:
         rank.process.communicate()
 
 
-@needs("many processes")
-@pytest.mark.parametrize("signalled", [0, 1, 2])
+@promise("ranks-stop-together")
+@pytest.mark.parametrize("signalled", [1, *(pytest.param(rank, marks=needs("many processes")) for rank in (0, 2))])
 def test_sigterm_on_one_rank_stops_all_at_the_same_call(start_ranks: StartRanks, signalled: int) -> None:
     """SIGTERM on any rank stops all ranks at the same call, and all exit with status 0."""
     ranks = start_ranks(3)
@@ -260,6 +261,7 @@ def test_sigterm_on_one_rank_stops_all_at_the_same_call(start_ranks: StartRanks,
     assert [rank.process.wait(30) for rank in ranks] == [0, 0, 0]
 
 
+@promise("ranks-stop-together")
 def test_a_pause_reaches_every_rank_at_the_same_call(start_ranks: StartRanks, home: Home) -> None:
     """A pause stops every rank at the same call, although only the chief reads the request."""
     ranks = start_ranks(2)

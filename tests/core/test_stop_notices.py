@@ -13,6 +13,7 @@ from core.metadata_servers import FAULTS, AmazonStub, Fault, GoogleStub, StubSer
 from core.rank_processes import Ranks, codes
 from parts import needs
 from processes import Script, wait_for
+from promises import promise
 
 from core_sdk import core
 from core_sdk._ground.records import StopAcknowledged
@@ -64,6 +65,7 @@ def test_a_preemption_that_was_announced_before_the_start_stops(home: Home, goog
     assert sources(home) == [f"GCE preemption of {socket.gethostname()}"]
 
 
+@promise("stop-notices")
 def test_a_preemption_is_heard_at_once(home: Home, google: GoogleStub) -> None:
     """A preemption is noticed at once, by a request that the server answers when there is news."""
     with core.init(stop_notices="gce") as context:
@@ -128,6 +130,7 @@ def test_the_variable_asks_for_notices_too(
         wait_for(context.preempt.should_preempt)
 
 
+@promise("stop-notices")
 def test_nobody_is_asked_who_was_not_chosen(
     google: GoogleStub, amazon: AmazonStub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +236,7 @@ def test_the_notice_of_one_node_stops_the_ranks_of_all(ranks: Ranks, home: Home,
     assert sources(home) == [f"GCE preemption of {socket.gethostname()}"]
 
 
+@promise("stop-notices")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("cloud", ["gce", "ec2"])
 def test_a_server_out_of_order_costs_one_warning(

@@ -21,6 +21,7 @@ import pytest
 from home.journals import append, lines, new_trial, report, started, stored
 from interfaces.cli.commands import WarmCli
 from processes import Script, wait_for
+from promises import promise
 
 from core_sdk import client, core
 from core_sdk._ground.environment import use_home
@@ -89,6 +90,7 @@ class Model:
         return {step: value for attempt, _, step, value in sorted(own) if self.is_kept(attempt, step)}
 
 
+@promise("writers-report")
 @pytest.mark.parametrize("seed", range(12))
 def test_a_report_is_visible_as_long_as_the_step_of_its_checkpoint(home: Home, seed: int) -> None:
     """Whatever is resumed, evaluated again, or evaluated late: each writer's visible reports are those of the rule."""
@@ -136,6 +138,7 @@ def test_a_report_is_visible_as_long_as_the_step_of_its_checkpoint(home: Home, s
     assert len(reports_of(home, "all", superseded=True)) == len(model.reports) + len(checkpoints), "all of it is kept"
 
 
+@promise("writers-report")
 def test_a_writer_reports_beside_a_trial_that_has_ended(home: Home, folder: TrialFolder) -> None:
     """It makes no attempt and changes nothing about the trial, and is named where the trial is described."""
     append(folder, 1, lines(Ended(time=1.0, outcome="completed")))
@@ -145,10 +148,12 @@ def test_a_writer_reports_beside_a_trial_that_has_ended(home: Home, folder: Tria
         writer.train.report_validation_metrics(20, {"accuracy": 0.75}, checkpoint="twenty")
         writer.train.report_metrics("evaluation", 10, {"score": 3, "answers": ["a", None]}, checkpoint="ten")
         assert [row.name for row in client.get_trial(1).writers if row.state == "ACTIVE"] == ["evaluator"]
+    with pytest.raises(ZeroDivisionError), core.init(trial=1, writer="failing"):
+        _ = 1 / 0
 
     trial = client.get_trial(1)
     assert (trial.state.name, trial.num_attempts, trial.steps_completed) == ("COMPLETED", 1, 20)
-    assert [(row.name, row.state) for row in trial.writers] == [("evaluator", "COMPLETED")]
+    assert [(row.name, row.state) for row in trial.writers] == [("evaluator", "COMPLETED"), ("failing", "ERROR")]
     assert steps_of(home) == [(10, {"loss": 0.5}), (10, {"score": 3, "answers": ["a", None]}), (20, {"accuracy": 0.75})]
     best = {each.record.storage_id: each.validation for each in read_history(folder, with_validation=True).checkpoints}
     assert best == {"ten": {}, "twenty": {"accuracy": 0.75}}, "so that retention knows the best checkpoint"
@@ -168,6 +173,7 @@ def test_each_metric_is_that_of_the_trials_own_program_first(home: Home, folder:
         assert view.figures([1], rank="first")[1]["training"]["norm"].last == 1.0
 
 
+@promise("one-writer-per-name")
 def test_one_process_writes_under_a_name(folder: TrialFolder, start_script: Callable[..., Script], home: Home) -> None:
     """A name that a living process has is refused with who has it. After its death the next one goes on with it."""
     source = """

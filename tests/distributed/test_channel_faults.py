@@ -22,6 +22,7 @@ from distributed.conftest import StartRanks
 from distributed.ranks import Nursery, Outcome, RankGroup, Threads
 from parts import needs, sample
 from processes import wait_for
+from promises import promise
 
 from core_sdk.core import DistributedContext
 from core_sdk.errors import CollectiveTimeoutError, RankFailedError
@@ -129,6 +130,7 @@ def play(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     nursery.end_all()
 
 
+@promise("dead-rank-named")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("culprit", [0, 1], ids=["the chief", "a member"])
 @pytest.mark.parametrize("call", CALLS)

@@ -23,6 +23,7 @@ from distributed.ranks import Threads, place, together
 from distributed.strangers import KINDS, Bomb, Chief, dripping, read
 from parts import needs
 from processes import TIMEOUT_S, wait_for
+from promises import promise
 
 from core_sdk._distributed._topology import host_identity
 from core_sdk._distributed.joining._handshake import GREETING_BYTES
@@ -126,6 +127,7 @@ def test_strangers_may_keep_coming(threads: Threads, force_tcp: bool) -> None:
     assert [*gathered, *results] == [["chief", "member", "member", "member"]] * 4
 
 
+@promise("strangers-not-unpickled")
 @TRANSPORTS
 def test_nothing_is_unpickled_that_did_not_come_from_a_rank(threads: Threads, tmp_path: Path, force_tcp: bool) -> None:
     """Nothing is unpickled while ranks join, even from a peer that holds the key."""

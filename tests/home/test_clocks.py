@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from home.journals import append, lines, new_trial, started
+from promises import promise
 
 from core_sdk._ground.records import (
     Alert,
@@ -79,6 +80,7 @@ def recorded(request: pytest.FixtureRequest, home: Home) -> list[Report]:
     return reports
 
 
+@promise("reports-ordered")
 def test_every_answer_of_the_index_is_in_the_order_of_the_calls(home: Home, recorded: list[Report]) -> None:
     """All answers of the index are in the order of the calls, however the journals were read."""
     at_once, one_by_one = home, Home.create(home.root.parent / "slow")
@@ -111,6 +113,7 @@ def test_every_answer_of_the_index_is_in_the_order_of_the_calls(home: Home, reco
             assert answering.figures()[1]["training"]["d"].last == 4
 
 
+@promise("reports-ordered")
 def test_who_reads_the_journals_has_the_order_of_the_calls(home: Home, recorded: list[Report]) -> None:
     """The history of checkpoints, the reports and a search's news keep the order of the calls."""
     history = [found.record.storage_id for found in read_history(home.folder(1)).checkpoints]

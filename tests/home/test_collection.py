@@ -11,6 +11,7 @@ import pytest
 from client.trainings import Training
 from filelock import FileLock
 from interfaces.cli.recorded import damage, new_attempt, new_trial, store
+from promises import promise
 from saving import checkpoint_ids, store_alone
 
 from core_sdk._execution.steering import checkpoints
@@ -124,6 +125,7 @@ def test_what_is_kept_for_ever_survives_each_collection(home: Home, every: dict[
     assert stored(home) == kept
 
 
+@promise("deletion-asked-for")
 def test_without_a_policy_everything_is_kept(home: Home, folder: TrialFolder) -> None:
     """Without a policy no checkpoint is deleted."""
     done = collect(home, Request())
@@ -264,6 +266,7 @@ def test_the_newest_good_checkpoint_of_a_trial_always_stays(home: Home, folder: 
     assert continuation.storage_id == "b"
 
 
+@promise("needed-checkpoints-kept")
 def test_a_policy_that_keeps_nothing_leaves_the_newest_good_one(home: Home, folder: TrialFolder) -> None:
     """A policy that keeps nothing still keeps the newest good checkpoint of each trial."""
     collect(home, Request(policy=dict.fromkeys(LATEST, 0)))
@@ -324,6 +327,7 @@ def test_a_superseded_checkpoint_stays_where_there_is_no_other(home: Home, folde
     assert stored(home) == ["c"]
 
 
+@promise("needed-checkpoints-kept")
 def test_an_unreachable_storage_condemns_nothing_in_it(
     home: Home, folder: TrialFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +368,7 @@ def test_a_directory_that_is_not_mounted_condemns_nothing(home: Home, folder: Tr
     assert set(states(home).values()) == {"COMPLETED"}
 
 
+@promise("deletion-finished")
 def test_an_interrupted_deletion_is_finished(home: Home, folder: TrialFolder) -> None:
     """Killed between the first line and the files: no list shows it, and the next collection removes it."""
     folder.append_change(CheckpointCondemned(time=time.time(), storage_id="c"))
@@ -388,6 +393,7 @@ def begin(training: Training, storage_id: str) -> None:
         store_alone(staging, {"steps_completed": 40})
 
 
+@promise("deletion-asked-for")
 def test_what_a_killed_save_left_whole_and_unlisted_is_removed(home: Home, folder: TrialFolder) -> None:
     """Unlisted files of a killed save are removed after the attempt's end; files of unknown origin are kept."""
     training = new_attempt(folder, resumed_steps=30)

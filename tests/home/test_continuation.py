@@ -6,6 +6,7 @@ import time
 
 import pytest
 from interfaces.cli.recorded import damage, new_attempt, new_trial, store
+from promises import promise
 from saving import store_alone
 
 from core_sdk._ground.records import CheckpointDeleted, CheckpointStored
@@ -39,6 +40,7 @@ def test_the_newest_checkpoint_is_chosen(folder: TrialFolder) -> None:
     assert chosen(folder) == ("c", 30, [])
 
 
+@promise("damaged-checkpoint-skipped")
 def test_damaged_checkpoints_are_skipped_and_named(folder: TrialFolder) -> None:
     """One flipped bit rules a checkpoint out; the reason names the file."""
     damage(Home(folder.home_root), "c")
@@ -121,6 +123,7 @@ def test_a_storage_that_this_version_does_not_know_is_skipped(home: Home) -> Non
     assert chosen(folder) == (None, 0, ["a"])
 
 
+@promise("bucket-away")
 def test_a_storage_that_cannot_be_asked_is_an_error(folder: TrialFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unreachable storage is an error, since an older checkpoint elsewhere would lose progress."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):

@@ -17,6 +17,7 @@ import pytest
 from home.journals import START, everything, new_trial, rebuilt, record, report, stored
 from interfaces.cli.commands import Finished, WarmCli
 from parts import needs
+from promises import promise
 
 from core_sdk._ground.environment import get_cluster_info, use_run_info
 from core_sdk._ground.records import (
@@ -155,6 +156,7 @@ def others(rows: Sequence[TrialRow] | Sequence[ExperimentRow], damaged: Path) ->
     ]
 
 
+@promise("index-rebuilt")
 @needs("many processes")
 @pytest.mark.parametrize("num_flips", [40, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_the_points_of_the_index_is_never_an_answer(recorded: Home, num_flips: int) -> None:

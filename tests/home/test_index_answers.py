@@ -12,6 +12,7 @@ from home.journals import START, append, everything, lines, new_trial, rebuilt, 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from parts import needs
+from promises import promise
 from saving import store_alone
 
 from core_sdk._ground.records import (
@@ -177,6 +178,7 @@ def test_many_reports_are_read_in_pages_without_loss(home: Home) -> None:
         assert [step for step, _, _ in steps] == sorted(row.steps_completed for row in (*many, *few))
 
 
+@promise("reports-superseded")
 def test_what_lies_beyond_the_checkpoint_of_a_resume_is_superseded(home: Home) -> None:
     """Hidden by default, kept and flagged when asked for; also before the new attempt reports."""
     folder = new_trial(home)
@@ -196,6 +198,7 @@ def test_what_lies_beyond_the_checkpoint_of_a_resume_is_superseded(home: Home) -
         assert index.trial(1).latest_checkpoint == "a"
 
 
+@promise("reports-superseded")
 def test_what_a_later_attempt_reports_again_is_superseded_metric_by_metric_and_step_by_step(home: Home) -> None:
     """Only the metrics and steps that a later attempt reports again are superseded."""
     folder = new_trial(home)
@@ -241,6 +244,7 @@ def test_steps_between_those_that_a_later_attempt_reports_again_stay(home: Home)
         assert everything(index) == rebuilt(home)
 
 
+@promise("reports-superseded")
 def test_of_two_reports_of_a_step_in_one_attempt_the_later_counts(home: Home) -> None:
     """Of two reports of a step in one attempt the later one counts, for each metric and rank."""
     folder = new_trial(home)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 from home.journals import append, everything, lines, new_trial, rebuilt, record, report, stored
+from promises import promise
 
 from core_sdk._home import Home
 from core_sdk._home.index import Index
@@ -49,6 +50,7 @@ def replace_by_text(_: bytes) -> bytes:
     return b"hello\n"
 
 
+@promise("index-rebuilt")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -96,6 +98,7 @@ def test_damage_while_the_index_is_open_is_mended(home: Home, indexed: str, capl
     assert "cannot be used" in caplog.text
 
 
+@promise("index-rebuilt")
 @pytest.mark.parametrize("also_a_left_journal", [True, False])
 def test_a_deleted_index_is_built_again(home: Home, indexed: str, also_a_left_journal: bool) -> None:
     """A deleted index is rebuilt silently, and a leftover rollback journal is not applied to it."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 from home.journals import START, age, append, everything, lines, new_trial, rebuilt, record, report, stored
+from promises import promise
 
 from core_sdk._ground.records import Dropped, Ended, Profile, ProgressReported, Record, Report, StatusSet
 from core_sdk._home import Home
@@ -222,6 +223,7 @@ def test_two_ranks_report_one_step_and_both_reports_are_kept(home: Home) -> None
         assert [(one.name, one.count) for one in index.series(1, rank=1)] == [("loss", 2)]
 
 
+@promise("ranks-report")
 def test_a_metric_that_rank_0_never_reports_is_seen_of_the_lowest_rank_that_does(home: Home) -> None:
     """If rank 0 never reports a metric, all answers show the lowest rank that does."""
     folder = new_trial(home)

@@ -32,6 +32,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from parts import needs
 from processes import Script, wait_for
+from promises import promise
 
 from core_sdk._ground.records import (
     CheckpointDeleted,
@@ -277,6 +278,7 @@ def test_a_torn_last_line_is_read_when_it_is_whole(home: Home) -> None:
         assert index.trial(1).num_bad_lines == 0
 
 
+@promise("damaged-records-skipped")
 def test_a_bad_line_is_counted_and_said_once(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """A bad line is counted and reported once, and the lines around it are kept."""
     folder = new_trial(home)
@@ -353,6 +355,7 @@ def test_what_the_folder_lost_the_index_forgets(home: Home, leaves_folder: bool)
         assert list(index.reports(gone.trial_id)) == []
 
 
+@promise("damaged-records-skipped")
 def test_a_damaged_trial_is_left_out_and_named(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """A trial with a damaged record is left out and named until it is repaired."""
     damaged, good = new_trial(home), new_trial(home)

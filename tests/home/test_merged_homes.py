@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from client.trainings import Training
 from interfaces.cli.recorded import damage, new_attempt, new_trial, store
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk._execution.steering import trials
@@ -107,6 +108,7 @@ def by_file(home: Home, other: Home) -> Merged:
     return import_trials(home, path)
 
 
+@promise("merge-takes-once")
 @pytest.mark.parametrize("take", [merge, by_file])
 def test_trials_come_whole_under_new_ids_and_once(
     cluster: Home, laptop: Home, tmp_path: Path, take: Callable[[Home, Home], Merged]
@@ -191,6 +193,7 @@ def test_a_merge_that_was_killed_is_finished_by_the_next(cluster: Home, tmp_path
     assert not (cluster.root / "merging").exists()
 
 
+@promise("merge-takes-once")
 def test_both_homes_are_sound_after_a_kill_at_any_time(cluster: Home, laptop: Home, tmp_path: Path) -> None:
     """After a kill at any time both homes are intact, and the next merge takes the rest."""
     for steps in range(30):
@@ -215,6 +218,7 @@ def test_both_homes_are_sound_after_a_kill_at_any_time(cluster: Home, laptop: Ho
     assert len(checkpoint_ids(DirectoryStorage(cluster.checkpoints))) == 32
 
 
+@promise("merge-takes-once")
 def test_what_cannot_be_taken_is_named_and_the_rest_comes(cluster: Home, tmp_path: Path) -> None:
     """A trial that runs, one that went on since, a search that has not ended, and damaged records and checkpoints."""
     laptop = Home.create(tmp_path / "laptop")

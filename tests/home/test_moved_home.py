@@ -15,6 +15,7 @@ import pytest
 from interfaces.cli.commands import run_cli
 from interfaces.cli.recorded import new_attempt, new_trial, store
 from parts import needs
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk._execution.steering import checkpoints, trials
@@ -127,6 +128,7 @@ def test_a_moved_home_finds_and_deletes_its_own_checkpoints(original: Home, relo
     assert not original.root.exists()
 
 
+@promise("copies-do-no-harm")
 def test_a_copy_deletes_only_its_own_files(original: Home) -> None:
     """Deletions in a copied home leave the original's files, even while a trial runs there."""
     training = new_attempt(new_trial(original))
@@ -322,6 +324,7 @@ def at_place(place: str, home: Home, *command: str) -> subprocess.CompletedProce
     return subprocess.run(argv, check=True, capture_output=True, text=True)
 
 
+@promise("copies-do-no-harm")
 @pytest.mark.parametrize(
     "place", [pytest.param(each, marks=needs("hosts")) if "tain" in each or "disk" in each else each for each in PLACES]
 )

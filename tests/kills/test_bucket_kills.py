@@ -15,6 +15,7 @@ from buckets.servers import BucketServer
 from kills.bucket_writer import LIMITS, WriterProcess, open_bucket_storage
 from kills.sharded_writer import TOLD, RankProcess
 from parts import needs
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk._home.storage.bucket._bucket import Bucket
@@ -109,6 +110,7 @@ def start(
     return started
 
 
+@promise("bucket-checkpoint-whole")
 @needs("many processes")
 @pytest.mark.parametrize("server_name", ["strict GCS", "moto", "Azurite"])
 def test_no_kill_leaves_half_a_checkpoint_in_a_bucket(

@@ -12,6 +12,7 @@ import pytest
 from kills.process_trees import SCRIPT, SEARCH, TORCH, WORKERS, ProcessTree
 from parts import needs, sample
 from processes import wait_for
+from promises import promise
 
 from core_sdk._execution.experiments.submission import submit
 from core_sdk._execution.steering import trials
@@ -160,6 +161,7 @@ def test_nothing_is_left_of_a_launch_of_which_several_are_killed_at_once(
     assert _state(home) in ("ERROR", "CANCELED")
 
 
+@promise("supervisor-killed")
 @needs("many processes")
 @pytest.mark.parametrize("roles", [("command", "agent", "agent's guardian", "launcher", "guardian")])
 def test_ranks_that_nobody_supervises_can_be_killed(roles: tuple[str, ...], home: Home, tree: ProcessTree) -> None:
@@ -177,6 +179,7 @@ def test_ranks_that_nobody_supervises_can_be_killed(roles: tuple[str, ...], home
     assert _state(home) == "CANCELED"
 
 
+@promise("supervisor-killed")
 @needs("many processes")
 def test_a_guardian_that_was_killed_is_replaced(home: Home, tree: ProcessTree) -> None:
     """A killed guardian is replaced, and the new one ends the processes when the agent and launcher are killed."""

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from promises import promise
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -19,6 +20,7 @@ def kill_trainings(num_kills: int) -> str:
     return finished.stdout
 
 
+@promise("reports-survive", "checkpoint-whole")
 def test_no_kill_loses_a_report_or_leaves_half_a_checkpoint() -> None:
     """Forty kills lose no report and leave no incomplete checkpoint."""
     assert "40 kills" in kill_trainings(40)

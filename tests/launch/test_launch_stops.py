@@ -17,6 +17,7 @@ import pytest
 from launches import Launch, RunLaunch, StartLaunch, WarmLaunchers, live_processes
 from parts import needs
 from processes import wait_for
+from promises import promise
 
 _PROLOGUE = """\
 import os, signal, subprocess, sys, time
@@ -287,6 +288,7 @@ def test_sigusr1_is_a_stop_under_slurm(start_launch: StartLaunch, monkeypatch: p
     assert ended.stdout.count("saved") == 2
 
 
+@promise("stop-under-slurm")
 def test_sigusr1_to_all_processes_of_a_step_harms_none_of_them(
     start_launch: StartLaunch, launch_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ import torch
 from loop import exact_training
 from loop.exact_training import NUM_BATCHES, NUM_EPOCHS, Seen, Training, loader_of
 from parts import needs
+from promises import promise
 
 from core_sdk.loop import ResumableLoader
 
@@ -58,6 +59,7 @@ def scramble() -> None:
     torch.seed()
 
 
+@promise("resume-exact")
 @needs("many processes")
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_training_resumes_exactly_from_each_batch_and_each_validation(

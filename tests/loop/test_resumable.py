@@ -31,6 +31,7 @@ from loop.toy_datasets import (
 )
 from parts import needs
 from processes import Script
+from promises import promise
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -188,6 +189,7 @@ LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
 }  # fmt: skip
 
 
+@promise("resume-exact")
 @pytest.mark.parametrize("kind", LOADERS)
 def test_a_resume_at_any_batch_gives_the_same_samples(kind: str) -> None:
     """A resume at any batch gives the same samples and random numbers, with a new or used loader."""
@@ -220,6 +222,7 @@ def global_batches(
     return [[sample for part in batch for sample in part] for batch in zip(*parts, strict=True)], states
 
 
+@promise("resume-on-other-ranks")
 @pytest.mark.parametrize("last_batch", ["drop", "keep", "carry"])
 def test_a_resume_on_another_number_of_ranks_gives_the_same_global_batches(last_batch: LastBatch) -> None:
     """A resume on another number of ranks gives the same global batches, also if done twice."""

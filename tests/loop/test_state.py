@@ -22,6 +22,7 @@ import pytest
 import torch
 from core.rank_threads import Rank, Trial
 from loop.toy_datasets import Counting
+from promises import promise
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import distribute_tensor
@@ -101,6 +102,7 @@ def going_on(core_context: Context, storage_id: str, trial_id: int | None = None
     return core_context
 
 
+@promise("resume-exact")
 def test_a_training_goes_on_as_if_it_had_not_been_stopped() -> None:
     """A restored training has the same losses, rates, values and random numbers."""
     training = Training()
@@ -159,6 +161,7 @@ def test_the_file_has_the_form_that_is_described(core_context: Context) -> None:
     ]
 
 
+@promise("background-save-unchanged")
 def test_a_save_in_the_background_has_what_there_was_at_the_call(
     core_context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ import plotly.graph_objects as go
 import pytest
 import soundfile
 import torch
+from promises import promise
 
 from core_sdk import media
 from core_sdk.errors import MediaError, MediaTooLargeError, MissingDependencyError
@@ -206,6 +207,7 @@ def test_figures_of_matplotlib_and_plotly_are_drawn() -> None:
         media.Figure("a figure")
 
 
+@promise("media-refused")
 def test_a_value_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value above the limit in the settings is refused, a file even before it is read."""
     monkeypatch.setenv("CORE_SDK_MAX_MEDIA_MB", "0.001")

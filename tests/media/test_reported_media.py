@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import torch
 from processes import Script
+from promises import promise
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from core_sdk import client, core, media
@@ -75,6 +76,7 @@ def test_training_and_validation_take_media_but_no_other_json(home: Home) -> Non
     assert not home.folder(1).media_path.exists()
 
 
+@promise("media-survive")
 def test_equal_content_is_stored_once(home: Home) -> None:
     """Media with equal content are stored once, in a file named by their SHA-256."""
     with core.init() as context:
@@ -85,6 +87,7 @@ def test_equal_content_is_stored_once(home: Home) -> None:
     assert len(reported()) == 6
 
 
+@promise("media-survive")
 def test_media_survive_kill_nine(start_script: StartScript, home: Home) -> None:
     """After kill -9, every report whose call had returned is there with whole media files."""
     script = start_script("""
@@ -150,6 +153,7 @@ def test_what_a_killed_writer_leaves_is_swept_by_the_next_attempt(start_script: 
     assert [one.read() for one in client.get_trial(1).iter_media()] == [b"whole"]
 
 
+@promise("media-refused")
 def test_media_that_a_full_disk_refuses_are_counted(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers of the report are kept, the training goes on, and later media are kept again."""
     monkeypatch.setenv("CORE_SDK_HOME", str(small_disk / "home"))
@@ -172,6 +176,7 @@ def test_media_that_a_full_disk_refuses_are_counted(small_disk: Path, monkeypatc
     assert files(Home(small_disk / "home")) == [image().file.name]
 
 
+@promise("media-survive")
 def test_damage_is_named_and_confined(home: Home) -> None:
     """A damaged or missing media file raises an error with its name, and everything else of the trial is read."""
     with core.init() as context:

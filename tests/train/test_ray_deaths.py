@@ -8,6 +8,7 @@ import pytest
 from execution.workers.engines import UnwatchedRay
 from parts import needs
 from processes import wait_for
+from promises import promise
 from train.ray_training import BOUND_S, RayTraining
 
 from core_sdk._home import Home
@@ -15,6 +16,7 @@ from core_sdk._home import Home
 pytestmark = [needs("many processes", "ray"), pytest.mark.slow, pytest.mark.timeout(400)]
 
 
+@promise("ray-workers-end")
 @pytest.mark.parametrize(
     "killed",
     [

@@ -10,6 +10,7 @@ from execution.workers.programs import Programs
 from interfaces.cli.commands import WarmCli
 from parts import needs
 from processes import wait_for
+from promises import promise
 
 from core_sdk import client
 from core_sdk._ground.records import STOPPED_BY_SEARCHER
@@ -53,6 +54,7 @@ def test_all_reports_and_checkpoints_of_all_ranks_are_kept(trainings: Programs) 
     """)
 
 
+@promise("fit-goes-on")
 def test_a_worker_that_is_killed_after_a_report_loses_nothing(trainings: Programs) -> None:
     """When a worker of any rank is killed after a report, a new attempt goes on from that report's checkpoint."""
     trainings.run(
@@ -176,6 +178,7 @@ def test_a_worker_that_cannot_import_says_so(trainings: Programs) -> None:
     """)
 
 
+@promise("fit-has-own-workers")
 @pytest.mark.slow
 def test_each_fit_has_workers_of_its_own(trainings: Programs) -> None:
     """Each fit() has new workers, without state of earlier ones, and with the present modules and environment."""

@@ -14,6 +14,7 @@ import pytest
 from interfaces.cli.commands import Cli, StartCli, WriteScript
 from parts import needs
 from processes import TIMEOUT_S, wait_for
+from promises import promise
 
 from core_sdk._execution.agent.starting import Agent
 from core_sdk._home import Home
@@ -57,6 +58,7 @@ def state(cli: Cli) -> str:
     return str(listed["state"])
 
 
+@promise("command-killed")
 def test_a_killed_command_loses_neither_the_output_nor_the_exit_status(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_killed_command_loses_neither_the_output_nor_the_exit_status(
     assert state(cli) == "ERROR"
 
 
+@promise("command-killed")
 @needs("many processes")
 def test_a_trial_whose_command_was_killed_can_be_paused_and_resumed(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
@@ -99,6 +102,7 @@ def test_a_trial_whose_command_was_killed_can_be_paused_and_resumed(
     assert state(cli) == "COMPLETED"
 
 
+@promise("one-script-at-a-time")
 def test_a_script_that_has_not_come_to_its_init_cannot_be_started_twice(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
@@ -117,6 +121,7 @@ def test_a_script_that_has_not_come_to_its_init_cannot_be_started_twice(
     assert "attempt 1 is running" in refused.errors
 
 
+@promise("one-script-at-a-time")
 @needs("many processes")
 def test_a_killed_agent_leaves_no_script(start_cli: StartCli, cli: Cli, write_script: WriteScript) -> None:
     """When an agent is killed, its script and all processes of it are ended, and the command reports the death."""

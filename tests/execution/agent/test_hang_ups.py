@@ -13,6 +13,7 @@ import pytest
 from interfaces.cli.commands import COMMAND, Cli, StartCli, WriteScript
 from parts import needs
 from processes import TIMEOUT_S, wait_for
+from promises import promise
 from terminals import Person
 
 from core_sdk import client
@@ -65,6 +66,7 @@ def trains_on(home: Home, directory: Path, attempt: int = 1) -> None:
         assert log.read_text().count("line 999") == log.read_text().count("left") > 0
 
 
+@promise("terminal-closed")
 @needs("many processes")
 @pytest.mark.parametrize("command", [(sys.executable, "train.py"), LAUNCH], ids=["script", "launcher"])
 def test_a_training_outlives_the_terminal_of_its_command(
@@ -102,6 +104,7 @@ def test_a_resumed_training_outlives_the_terminal(
     assert client.get_trial(trial_id).state is client.TrialState.COMPLETED
 
 
+@promise("terminal-closed")
 @needs("many processes")
 def test_a_launcher_outlives_its_terminal(home: Home, open_terminal: Open, tmp_path: Path) -> None:
     """A launcher outlives its terminal, since it supervises the ranks, and its further output is dropped."""

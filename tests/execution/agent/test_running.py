@@ -13,6 +13,7 @@ import psutil
 import pytest
 from parts import needs
 from processes import TIMEOUT_S, is_living, kill_tree, wait_for
+from promises import promise
 
 from core_sdk._execution.agent.driving import DrivenTrial
 from core_sdk._execution.agent.starting import Agent
@@ -82,6 +83,7 @@ def test_the_end_of_an_attempt_is_seen_by_whoever_has_not_started_it(
     )
 
 
+@promise("trial-killed")
 def test_a_killed_attempt_leaves_no_process_and_has_an_end(
     start: Callable[..., AttemptStart], home: Home, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from promises import promise
 
 from core_sdk._execution.experiments._actions import AskToStop, Finish, Kill
 from core_sdk._execution.experiments._trial import TrialStateMachine
@@ -195,6 +196,7 @@ def test_an_experiment_ends_well(searcher: str, seed: int) -> None:
     assert {trial.state for trial in world.experiment.trials.values()} == {"COMPLETED"}
 
 
+@promise("decisions-recorded")
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_the_same_events_give_the_same_state(searcher: str) -> None:
     """After each event, a replay of all events gives the same state and the same pending actions."""
@@ -327,6 +329,7 @@ def test_a_search_whose_scripts_all_fail_alike_ends_soon(is_another_begun: bool,
     assert (words in world.experiment.reason) is not is_another_begun
 
 
+@promise("stopped-trial-unheard")
 def test_what_a_stopped_trial_still_reports_never_reaches_the_searcher() -> None:
     """Reports of a stopped trial never reach the searcher."""
     world = World(config("stopping"), num_slots=9)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from interfaces.cli.recorded import new_attempt, new_trial, store
+from promises import promise
 
 from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import Want
@@ -180,6 +181,7 @@ def test_a_startup_hook_may_bring_any_program(home: Home, model: Path) -> None:
     assert experiments(home) == [1]
 
 
+@promise("submission-kept")
 def test_a_bad_configuration_or_directory_leaves_nothing(home: Home, model: Path) -> None:
     """After a bad configuration or code directory, neither an experiment nor an archive is left."""
     (model / "link").symlink_to("/nowhere")

@@ -14,6 +14,7 @@ from interfaces.cli.commands import Finished, WarmCli
 from masters import running_master
 from parts import needs
 from processes import wait_for
+from promises import promise
 
 from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import GetStatus, Want
@@ -42,6 +43,7 @@ def run_cli(tmp_path: Path, warm_cli: WarmCli) -> Callable[..., Finished]:
     return functools.partial(warm_cli.run, tmp_path)
 
 
+@promise("damaged-experiment-waits")
 @pytest.mark.parametrize("name", FILES)
 def test_a_master_that_starts_names_the_damaged_file_and_goes_on_with_the_others(
     made: HomeWithExperiments, name: str
@@ -64,6 +66,7 @@ def test_a_master_that_starts_names_the_damaged_file_and_goes_on_with_the_others
     assert made.events()[made.paused] == before[made.paused]
 
 
+@promise("damaged-experiment-waits")
 @pytest.mark.parametrize("name", FILES)
 def test_a_master_that_runs_survives_the_damage(made: HomeWithExperiments, name: str) -> None:
     """A running master survives a damaged file and refuses, with its path, only what needs it."""

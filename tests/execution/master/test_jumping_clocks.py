@@ -14,6 +14,7 @@ import pytest
 from execution.master.searches import events_of, submit_text
 from parts import needs
 from processes import wait_for
+from promises import promise
 
 from core_sdk._execution.experiments.calling import call, is_master_running
 from core_sdk._execution.experiments.protocol import ChangeSettings, GetStatus, Want
@@ -84,6 +85,7 @@ def look_twice(home: Home, experiment_id: int) -> float:
     return [event.time for event in events_of(home, experiment_id) if isinstance(event, SettingsChanged)][-1]
 
 
+@promise("stop-has-its-time")
 @needs("many processes")
 def test_a_trial_that_saves_has_its_time_whatever_the_clock_does(
     home: Home, tmp_path: Path, jump: Callable[[int], None]

@@ -16,6 +16,7 @@ import pytest
 from execution.master.searches import await_end, events_of, submit_search
 from parts import needs
 from processes import is_living, wait_for
+from promises import promise
 
 from core_sdk._execution.experiments.calling import call, is_master_running
 from core_sdk._execution.experiments.protocol import Down, GetStatus, Want
@@ -118,6 +119,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], in
     return decisions(home, experiment_id), len(events_of(home, experiment_id))
 
 
+@promise("attempts-start-once", "master-killed")
 @needs("many processes")
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])

@@ -15,6 +15,7 @@ from execution.master.searches import await_end, submit_text
 from interfaces.cli.commands import Finished, StartCli, WarmCli, start_cli_in
 from parts import needs
 from processes import wait_for
+from promises import promise
 
 from core_sdk._execution.experiments.calling import call, is_master_running
 from core_sdk._execution.experiments.protocol import Down, GetStatus, Want
@@ -98,6 +99,7 @@ def test_a_command_that_looks_brings_a_killed_master_back(
     assert await_end(home, experiment_id).state == "COMPLETED"
 
 
+@promise("master-comes-back")
 @needs("many processes")
 def test_the_end_of_a_trial_brings_a_killed_master_back(home: Home, tmp_path: Path) -> None:
     """The end of a trial restarts a killed master, and the search goes on."""
@@ -110,6 +112,7 @@ def test_the_end_of_a_trial_brings_a_killed_master_back(home: Home, tmp_path: Pa
     assert len(home.trial_ids()) == 2
 
 
+@promise("master-comes-back")
 @needs("many processes")
 def test_a_master_that_was_ended_stays_away(home: Home, tmp_path: Path, run_cli: Callable[..., Finished]) -> None:
     """A master that was ended with `master down` is restarted only by a command that needs it."""

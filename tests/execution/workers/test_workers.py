@@ -13,6 +13,7 @@ from execution.workers.engines import programs_on
 from execution.workers.programs import Programs
 from parts import needs
 from processes import wait_for
+from promises import promise
 
 # Many of them import torch in several processes: too long for `make test`.
 pytestmark = needs("many processes")
@@ -613,6 +614,7 @@ def test_ctrl_c_ends_a_call_and_leaves_the_workers_to_a_notebook(programs: Progr
     assert (code, output.strip().splitlines()[-1:]) == (0, ["[0, 1]"]), errors
 
 
+@promise("ray-workers-end")
 @pytest.mark.parametrize("moment", ["idle", "in a call"])
 def test_no_worker_outlives_a_killed_program(programs: Programs, moment: str) -> None:
     """Workers and their children end with a killed program."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from parts import needs, sample
+from promises import promise
 
 from core_sdk._ground.records import (
     AttemptStarted,
@@ -93,6 +94,7 @@ def random_bits() -> list[int]:
     return random.Random(0).sample(range(sum(map(len, LINES)) * 8), 500)
 
 
+@promise("damaged-records-skipped")
 @pytest.mark.parametrize("flips", sample([random_bits, bits_of_newlines, bits_that_become_newlines], every=3))
 def test_a_flipped_bit_costs_one_record_which_is_counted(
     tmp_path: Path, content: bytes, flips: typing.Callable[[], list[int]]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from parts import needs, strace
 from processes import wait_for
+from promises import promise
 
 from core_sdk._ground.alive import AliveLock, is_alive
 from core_sdk._ground.records import Dropped, ProgressReported, Record, Report
@@ -166,6 +167,7 @@ def test_a_forked_child_cannot_append(journal: JournalWriter) -> None:
     assert list(read_records(journal.path)) == [REPORTS[1]]
 
 
+@promise("full-disk-drops-reports")
 def test_a_full_disk_drops_counts_and_announces(small_disk: Path) -> None:
     """Training goes on; the drop is warned of once, recorded when there is room, and raised once at the end."""
     journal = JournalWriter(small_disk / "1.journal")

@@ -19,6 +19,7 @@ from buckets.servers import BucketServer
 from buckets.stand import CLOCK, Stand, start_stand
 from buckets.work import Scene
 from parts import needs
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk._ground.records import FileEntry, Manifest, encode_manifest
@@ -275,6 +276,7 @@ def test_what_0_1_0_has_left_behind_is_swept(gcs: Stand) -> None:
     assert gcs.object_names() == [CLOCK]
 
 
+@promise("bucket-checkpoint-whole")
 @pytest.mark.parametrize("damage", ["altered", "shorter", "gone"])
 def test_a_damaged_object_is_named(stand: Stand, tmp_path: Path, damage: str) -> None:
     """A damaged object is named by restores and verifications, and other files can be read."""
@@ -343,6 +345,7 @@ SECRET_KEY = "planted-secret-key"
 SESSION_TOKEN = "planted-session-token"
 
 
+@promise("credentials-hidden")
 def test_no_secret_of_s3_is_told(
     start_server: Callable[[str], BucketServer],
     open_bucket: Callable[[str], Bucket],
@@ -362,6 +365,7 @@ def test_no_secret_of_s3_is_told(
     assert SESSION_TOKEN not in told
 
 
+@promise("credentials-hidden")
 @needs("azurite")
 def test_no_secret_of_azure_is_told(
     start_server: Callable[[str], BucketServer],
@@ -437,6 +441,7 @@ with core_sdk.core.init(checkpoint_storage=storage) as ctx:
 """
 
 
+@promise("credentials-hidden")
 @needs("many processes")
 def test_no_secret_of_a_configuration_is_recorded(
     start_server: Callable[[str], BucketServer],

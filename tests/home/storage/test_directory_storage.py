@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from processes import wait_for
+from promises import promise
 from saving import checkpoint_ids, store_alone, upload
 
 from core_sdk._ground.records import MANIFEST_NAME, Manifest, decode_manifest, encode_manifest, from_json
@@ -98,6 +99,7 @@ def test_metadata_is_strict_json(storage: DirectoryStorage) -> None:
     assert '"loss": {\n    "$float": "Infinity"\n  }' in text
 
 
+@promise("checkpoint-whole")
 def test_a_checkpoint_is_invisible_until_it_is_whole(storage: DirectoryStorage) -> None:
     """A checkpoint is neither listed nor opened before its commit."""
     with storage.stage("a") as staging:
@@ -326,6 +328,7 @@ HOSTILE_IDS = [
 ]  # fmt: skip
 
 
+@promise("paths-stay-inside")
 @pytest.mark.parametrize("storage_id", HOSTILE_IDS)
 def test_no_id_leaves_the_storage(storage: DirectoryStorage, source: Path, tmp_path: Path, storage_id: str) -> None:
     """A hostile storage id is refused by every call before any file is touched."""
@@ -380,6 +383,7 @@ def test_a_name_that_is_not_utf8_is_refused(storage: DirectoryStorage, source: P
     assert checkpoint_ids(storage) == []
 
 
+@promise("paths-stay-inside")
 @pytest.mark.parametrize(
     "name",
     ["../escaped", "/tmp/escaped", "a/../../escaped", "", "a//b", "a\0b", "a/", "model.bin/b", "d/" * 3_000 + "f"],
@@ -429,6 +433,7 @@ def flip_bit(path: Path, bit: int) -> None:
     path.write_bytes(content)
 
 
+@promise("checkpoint-verified")
 def test_600_flipped_bits_are_600_refusals(storage: DirectoryStorage, source: Path, tmp_path: Path) -> None:
     """Each file has its share, our own two as well, and each refusal names its file."""
     (source / "nothing").unlink()
@@ -460,6 +465,7 @@ def append(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"\n")
 
 
+@promise("checkpoint-verified")
 @pytest.mark.parametrize(
     ("damage", "file", "problem"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from parts import needs, strace
+from promises import promise
 from saving import checkpoint_ids, store_alone, upload
 
 from core_sdk._home.storage import DirectoryStorage
@@ -108,6 +109,7 @@ def save_with_failing_fsync(root: Path, *strace_options: str) -> subprocess.Comp
     return subprocess.run([*command, sys.executable, "-c", SAVE, str(root)], capture_output=True, text=True)
 
 
+@promise("checkpoint-whole")
 @needs("strace")
 @pytest.mark.parametrize("when", [1, 2])
 def test_a_failed_fsync_fails_the_save(tmp_path: Path, when: int) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from promises import promise
 from saving import checkpoint_ids, store_alone
 
 from core_sdk._ground.records import encode_manifest
@@ -53,6 +54,7 @@ def replace(directory: Path, target: Path) -> None:
     directory.symlink_to(target)
 
 
+@promise("paths-stay-inside")
 @pytest.mark.parametrize("link", ["sub", "sub/deep"])
 @pytest.mark.parametrize("glob", ["sub/**", "sub", "**/x", "sub/*/x"])
 def test_a_partial_delete_follows_no_link(storage: DirectoryStorage, victim: Path, link: str, glob: str) -> None:
@@ -84,6 +86,7 @@ def test_removal_passes_over_what_was_replaced_meanwhile(tmp_path: Path, victim:
     assert content(tmp_path) == before
 
 
+@promise("paths-stay-inside")
 def test_a_whole_delete_removes_links_and_not_what_they_lead_to(storage: DirectoryStorage, victim: Path) -> None:
     """Deleting a checkpoint removes symbolic links but not their targets."""
     before = content(victim)
@@ -159,6 +162,7 @@ def test_nothing_is_staged_through_a_link(storage: DirectoryStorage, victim: Pat
         storage.stage("new")
 
 
+@promise("paths-stay-inside")
 def test_our_own_files_are_not_written_through_a_link(storage: DirectoryStorage, victim: Path) -> None:
     """Metadata and manifest are not written through a symbolic link."""
     before = content(victim)

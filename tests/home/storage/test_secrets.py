@@ -14,6 +14,7 @@ import pytest
 from buckets.strict_gcs import StrictGcs, start_strict_gcs
 from buckets.strict_gcs._answers import Answer, json_error, xml_error
 from google.auth.credentials import AnonymousCredentials
+from promises import promise
 
 from core_sdk._home.storage.bucket._bucket import Bucket
 from core_sdk._home.storage.bucket._secrets import hide_in_logs, redacted, secrets_of, word
@@ -58,6 +59,7 @@ def bucket(server: StrictGcs, open_bucket: Callable[[str], Bucket], monkeypatch:
     return open_bucket(server.make_bucket())
 
 
+@promise("credentials-hidden")
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("echo", ECHOES)
 def test_no_credential_that_a_store_quotes_is_told(

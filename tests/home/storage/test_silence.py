@@ -12,6 +12,7 @@ from buckets import faults
 from buckets.servers import BucketServer
 from buckets.stand import start_stand
 from processes import wait_for
+from promises import promise
 
 from core_sdk._home.storage.bucket import _silence
 from core_sdk._home.storage.bucket._bucket import Bucket
@@ -19,6 +20,7 @@ from core_sdk._home.storage.bucket._limits import Limits
 from core_sdk._home.storage.bucket._silence import SilenceWatch
 
 
+@promise("silent-store-named")
 @pytest.mark.parametrize("server_name", ["strict GCS", "moto", "Azurite"])
 def test_a_request_that_hangs_is_said(
     start_server: Callable[[str], BucketServer],

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from buckets.memory import MemoryBucket
 from buckets.servers import BucketServer
+from promises import promise
 from saving import checkpoint_ids, store_alone, upload
 
 from core_sdk._home.storage import DirectoryStorage, Storage, file_conflicts, storage_from_url, unite
@@ -109,6 +110,7 @@ def test_what_was_stored_comes_back(open_storage: Callable[[], Storage], source:
     assert checkpoint_ids(open_storage()) == ["staged", "uploaded"]
 
 
+@promise("bucket-checkpoint-whole")
 def test_nothing_is_seen_before_the_commit(open_storage: Callable[[], Storage], source: Path) -> None:
     """A checkpoint without a commit is never visible."""
     with open_storage().stage("a") as staging:
@@ -234,6 +236,7 @@ def test_links_to_directories_are_kept(storage: Storage, tmp_path: Path, by: str
     assert storage.manifest("id").removed == ["deep/first", "step_1/", "step_1/model.bin"]
 
 
+@promise("needed-checkpoints-kept")
 @EVERYWHERE
 def test_what_is_read_is_not_deleted(open_storage: Callable[[], Storage], source: Path, tmp_path: Path) -> None:
     """A checkpoint that a process is reading is not deleted until it has finished."""

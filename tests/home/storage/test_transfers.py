@@ -25,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parts import needs
 from processes import TIMEOUT_S, wait_for
+from promises import promise
 from saving import checkpoint_ids, store_alone, upload
 
 from core_sdk._ground.records import encode_manifest
@@ -230,6 +231,7 @@ def test_a_failed_save_leaves_no_object(source: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "temp").rglob("*.lock"))
 
 
+@promise("bucket-away")
 @pytest.mark.parametrize("first", ["put", "part", "complete"])
 def test_an_unreachable_store_is_given_up_at_the_deadline(source: Path, tmp_path: Path, first: str) -> None:
     """An unreachable store fails the save at the deadline with the reason."""
@@ -312,6 +314,7 @@ def test_a_lost_answer_to_the_manifest_is_no_failure(source: Path, tmp_path: Pat
     assert checkpoint_ids(storage_of(bucket, tmp_path)) == ["a"]
 
 
+@promise("bucket-away")
 def test_a_manifest_of_unknown_fate_is_taken_back(source: Path, tmp_path: Path) -> None:
     """A manifest whose fate is unknown when the save fails is withdrawn."""
     bucket = MemoryBucket()
@@ -542,6 +545,7 @@ def test_a_place_for_temporary_files_that_cannot_be_used_is_told(tmp_path: Path)
         storage_of(MemoryBucket(), tmp_path)
 
 
+@promise("bucket-swept")
 def test_remains_of_the_dead_are_swept_and_those_of_the_living_are_not(source: Path, tmp_path: Path) -> None:
     """Elsewhere a lease counts as dead after an hour of the store's clock without renewal."""
     clock = [1_000_000.0]

@@ -12,6 +12,7 @@ from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import new_attempt, new_trial, store
 from interfaces.server.visitor import Visitor
 from processes import Script
+from promises import promise
 from saving import checkpoint_ids
 
 from core_sdk import client, core
@@ -161,6 +162,7 @@ def deletions(folder: TrialFolder, cli: Cli, visitor: Visitor) -> dict[str, Call
     }
 
 
+@promise("needed-checkpoints-kept")
 @pytest.mark.parametrize("what", NEEDS)
 def test_what_is_needed_is_deleted_by_nobody(
     home: Home, folder: TrialFolder, cli: Cli, start_script: Callable[..., Script], what: str

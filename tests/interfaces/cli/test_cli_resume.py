@@ -11,6 +11,7 @@ from interfaces.cli.commands import Cli, StartCli, WriteScript
 from interfaces.cli.recorded import damage, new_attempt, new_trial, record_script, store
 from parts import needs
 from processes import wait_for
+from promises import promise
 
 from core_sdk._ground.records import CommandRecord
 from core_sdk._home import Home, TrialFolder
@@ -54,6 +55,7 @@ def weights(cli: Cli, trial_id: int, *options: str) -> list[tuple[int, int, int]
     return [(report["attempt"], report["steps_completed"], report["metrics"]["weight"]) for report in reports]
 
 
+@promise("stop-pauses")
 def test_a_trial_is_paused_resumed_and_continued(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
@@ -128,6 +130,7 @@ def test_sigterm_pauses_a_script_that_asks(start_cli: StartCli, write_script: Wr
     assert (status, output.splitlines()[-1]) == (75, "left 2 2")
 
 
+@promise("damaged-checkpoint-skipped")
 @needs("many processes")
 def test_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """The damaged one is named, with its bad file; the reports behind the good one are superseded."""

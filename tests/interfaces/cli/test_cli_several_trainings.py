@@ -11,6 +11,7 @@ import pytest
 from interfaces.cli.commands import Cli, StartCli, WriteScript
 from parts import needs
 from processes import Script
+from promises import promise
 
 from core_sdk._home import Home
 from core_sdk._home.index import Index
@@ -98,6 +99,7 @@ def test_a_stop_is_for_all_that_the_script_still_trains(
     assert states(home) == ["COMPLETED", "PAUSED", "PAUSED"]
 
 
+@promise("stop-asked-for")
 def test_under_plain_python_a_signal_stops_the_later_trainings_too(
     home: Home, start_script: Callable[..., Script]
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from parts import needs
 from processes import Script, wait_for
+from promises import promise
 
 from core_sdk._machine.slots import SlotDirectory, Ticket, taken_slots
 from core_sdk.errors import SlotDirectoryError, SlotsTakenError
@@ -50,6 +51,7 @@ def test_a_slot_is_given_once_and_then_to_the_next_in_line(directory: SlotDirect
     assert not list(directory.path.iterdir())
 
 
+@promise("slots-kept-to-the-end")
 def test_a_killed_holder_frees_its_slots_and_a_copy_of_its_lock_keeps_them(
     directory: SlotDirectory, start_script: Callable[..., Script]
 ) -> None:
@@ -99,6 +101,7 @@ def test_others_read_who_has_slots_and_the_owner_alone_the_trial(directory: Slot
     assert b"home" not in (content := ticket.path.name.encode()) and abs(told.since - time.time()) < 60, content
 
 
+@promise("slots-kept-to-the-end")
 def test_a_directory_that_others_cannot_write_is_refused_in_words(directory: SlotDirectory) -> None:
     """A directory in which others cannot post tickets is refused, rather than that a slot is given twice."""
     directory.path.mkdir(mode=0o755)
