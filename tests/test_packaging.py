@@ -24,7 +24,7 @@ from core_sdk._ground.config.entrypoint import LAUNCHERS
 ROOT = Path(__file__).resolve().parent.parent
 
 # Third-party modules that `import core_sdk` may load: what a report needs, and no more. typing_extensions is msgspec's.
-ALLOWED_MODULES = {"google_crc32c", "msgspec", "typing_extensions", "xxhash"}
+ALLOWED_MODULES = {"google_crc32c", "msgspec", "typing_extensions"}
 
 
 def _constrained(name: str) -> str:

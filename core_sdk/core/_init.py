@@ -52,7 +52,6 @@ from core_sdk.errors import ArgumentConflictError, SeveralRanksError
 
 T = TypeVar("T")
 
-_NUM_REMEMBERED = 20
 _WORDS_OF_OTHERS = {
     "config": "hparams",
     "display_name": "trial_name",
@@ -212,8 +211,6 @@ def init(
     if distributed.is_chief:
         record_policy(attempt, checkpoint_storage)
     earlier = _earlier_checkpoints(attempt, storage, distributed)
-    # A save looks for unchanged files in these.
-    storage.remember([storage_id for storage_id, url in earlier.items() if not url][-_NUM_REMEMBERED:])
     folder, trial_home = attempt.folder, Home(attempt.folder.home_root)
     # `core-sdk run`, masters and programs with workers give a run info, and speak themselves.
     announcements = Announcements(attempt) if distributed.is_chief and given.info is None and not is_quiet() else None

@@ -82,12 +82,6 @@ class MemoryBucket(Bucket):
         self.before("delete", name)
         self.store.objects.pop(name, None)
 
-    def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
-        self.before("copy", target)
-        with self._lock:
-            self._write(target, self._find(source)[0])
-        return self._find(target)[1]
-
     def abort_uploads(self, under: str) -> int:
         self.before("abort", under)
         begun = [key for key, name in self.store.uploads.items() if name.startswith(under)]

@@ -1,8 +1,8 @@
 """Two servers that speak as S3 does: one in memory, one on a disk.
 
-moto answers as S3 does to nearly everything, but checks no checksum, no credentials and no precondition of a copy, and
-keeps a wrong checksum of what came in parts. SeaweedFS checks all of that, but sorts names folder by folder, and goes
-on listing folders whose objects are gone.
+moto answers as S3 does to nearly everything, but checks neither checksums nor credentials, and keeps a wrong checksum
+of what came in parts. SeaweedFS checks all of that, but sorts names folder by folder, and goes on listing folders whose
+objects are gone.
 """
 
 from __future__ import annotations

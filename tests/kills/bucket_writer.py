@@ -81,7 +81,6 @@ def _store(storage: BucketStorage, steps_completed: int) -> str:
             content = generator.randbytes(generator.randrange(20_000))
             (staging.path / "layers" / f"{index}.bin").write_bytes(content)
         (staging.path / "large.bin").write_bytes(generator.randbytes(150_000))
-        # Unchanged from one to the next, so that the store copies it.
         (staging.path / "shared.bin").write_bytes(bytes(50_000))
         store_alone(staging, {"steps_completed": steps_completed})
     return storage_id

@@ -21,15 +21,6 @@ class FileEntry(msgspec.Struct, kw_only=True, frozen=True):
     size_bytes: int
     crc32c: str
     """Eight lower-case hexadecimal digits."""
-    xxh128: str = ""
-    """32 such digits; empty in old manifests. Files that agree in all three fields count as the same: a CRC alone would
-    miss one change in four thousand million."""
-
-    def is_content_of(self, other: FileEntry) -> bool:
-        """Returns whether both entries describe the same content. An empty `xxh128` is not compared."""
-        if not self.xxh128 or not other.xxh128:
-            return (self.size_bytes, self.crc32c) == (other.size_bytes, other.crc32c)
-        return self == other
 
 
 class Manifest(msgspec.Struct, kw_only=True, frozen=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 import sqlite3
+import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -18,8 +19,8 @@ from collections.abc import Set as AbstractSet
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+import google_crc32c
 import msgspec
-import xxhash
 
 from core_sdk._ground.decoding import msgpack_decoder
 from core_sdk._ground.records import MAX_INT, Metric
@@ -192,7 +193,7 @@ def _pack_orders(orders: array[int] | range) -> bytes:
 
 
 def _with_checksum(column: bytes) -> bytes:
-    return column + xxhash.xxh32_digest(column)
+    return column + struct.pack(">I", google_crc32c.value(column))
 
 
 def unpack(packed: bytes) -> bytes:

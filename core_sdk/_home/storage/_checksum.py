@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import google_crc32c
-import xxhash
 
 from core_sdk._ground.files import opened_regular
 from core_sdk._ground.records import FileEntry
@@ -25,7 +24,7 @@ _T = TypeVar("_T")
 
 
 def checksum(path: Path) -> FileEntry:
-    """Reads a regular file and returns its size and checksums. Never follows a link."""
+    """Reads a regular file and returns its size and checksum. Never follows a link."""
     with opened_regular(path) as descriptor:
         return _entry(_chunks(descriptor))
 
@@ -51,13 +50,11 @@ def in_threads(work: Callable[[_A], _T], items: Sequence[_A]) -> Iterator[Iterat
 
 def _entry(chunks: Iterator[bytes]) -> FileEntry:
     crc32c = 0
-    xxh128 = xxhash.xxh3_128()
     size_bytes = 0
     for chunk in chunks:
         crc32c = google_crc32c.extend(crc32c, chunk)
-        xxh128.update(chunk)
         size_bytes += len(chunk)
-    return FileEntry(size_bytes=size_bytes, crc32c=f"{crc32c:08x}", xxh128=xxh128.hexdigest())
+    return FileEntry(size_bytes=size_bytes, crc32c=f"{crc32c:08x}")
 
 
 def _chunks(descriptor: int) -> Iterator[bytes]:

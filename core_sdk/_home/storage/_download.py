@@ -56,7 +56,7 @@ def _missing(target: Path, manifest: Manifest, files: Sequence[str]) -> list[str
 def _is_there(path: Path, entry: FileEntry) -> bool:
     if not path.is_file() or path.is_symlink() or path.stat().st_size != entry.size_bytes:
         return False
-    return entry.is_content_of(checksum(path))
+    return entry == checksum(path)
 
 
 def _fetch(source: Path, target: Path, manifest: Manifest, name: str) -> FileEntry:

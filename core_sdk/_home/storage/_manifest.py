@@ -8,7 +8,6 @@ from typing import Any
 
 import google_crc32c
 import msgspec
-import xxhash
 
 from core_sdk._ground.records import FileEntry, Manifest, to_json
 from core_sdk._home.storage._names import METADATA_NAME, linked_directory, matching
@@ -23,8 +22,8 @@ def completed(storage_id: str, union: ShardUnion, metadata: Mapping[str, Any]) -
     """
     stored_metadata = to_json(metadata, "metadata")
     content = msgspec.json.format(msgspec.json.encode(stored_metadata))
-    crc32c, xxh128 = f"{google_crc32c.value(content):08x}", xxhash.xxh3_128_hexdigest(content)
-    files = {**union.files, METADATA_NAME: FileEntry(size_bytes=len(content), crc32c=crc32c, xxh128=xxh128)}
+    entry = FileEntry(size_bytes=len(content), crc32c=f"{google_crc32c.value(content):08x}")
+    files = {**union.files, METADATA_NAME: entry}
     manifest = Manifest(
         storage_id=storage_id,
         created=time.time(),

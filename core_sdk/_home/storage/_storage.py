@@ -127,13 +127,6 @@ class Storage(ABC):
         """Does the same as `verify`, but compares the storage's own checksums, if it keeps any, and reads no files."""
 
     @abstractmethod
-    def remember(self, storage_ids: Sequence[str]) -> None:
-        """Names checkpoints whose files may be stored again unchanged: a bucket then copies them by itself.
-
-        Checkpoints that this storage does not have are ignored. Does not block.
-        """
-
-    @abstractmethod
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
         """Removes a checkpoint, damaged or not; with `globs` ("*.pt", "optimizer", "**/*.tmp") only what they match.
 

@@ -124,7 +124,7 @@ def compare(manifest: Manifest, name: str, found: FileEntry) -> None:
     """Raises `CheckpointDamagedError` if the file `name` is not what was written."""
     expected = manifest.files[name]
     problem = problem_of_size(expected.size_bytes, found.size_bytes)
-    if problem is None and not found.is_content_of(expected):
+    if problem is None and found != expected:
         problem = f"has changed: its CRC-32C is {found.crc32c}, and was {expected.crc32c} when it was written"
     if problem is not None:
         raise CheckpointDamagedError(manifest.storage_id, name, problem)

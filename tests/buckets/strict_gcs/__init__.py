@@ -1,7 +1,7 @@
 """A fake of Google's storage, of the tests' own, that answers as Google's public documentation says.
 
 It exists because no emulator that can be installed does these: all preconditions, CRC-32C checked on every way up,
-uploads in parts with their limits, 416, pages, rewrites in several calls, and Google's texts for what is refused. It
+uploads in parts with their limits, 416, pages, and Google's texts for what is refused. It
 was not compared with the real service.
 
 https://cloud.google.com/storage/docs/json_api/v1, https://cloud.google.com/storage/docs/xml-api/reference-methods

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from buckets.strict_gcs._answers import Answer, Refused, in_json, json_error
-from buckets.strict_gcs._store import Store, Switches, new_id
+from buckets.strict_gcs._store import Store, Switches
 
 if TYPE_CHECKING:
     from buckets.strict_gcs._handler import Request
@@ -30,8 +30,6 @@ def answer(store: Store, switches: Switches, request: Request) -> Answer:
             store.find(bucket, key, request.query)
             del store.buckets[bucket][key]
             return Answer(204)
-        case "POST", [bucket, "o", key, "rewriteTo", "b", target_bucket, "o", target]:
-            return _rewrite(store, switches, (bucket, key), (target_bucket, target), request.query)
     return _NO_METHOD
 
 
@@ -62,28 +60,6 @@ def _list(store: Store, switches: Switches, bucket: str, query: dict[str, str]) 
         "prefixes": [name for name in some if entries[name]],
     }
     return in_json(listed | ({"nextPageToken": some[-1]} if len(names) > size else {}))
-
-
-def _rewrite(
-    store: Store, switches: Switches, source: tuple[str, str], target: tuple[str, str], query: dict[str, str]
-) -> Answer:
-    stored = store.find(*source, {})
-    store.check_conditions(*target, query)
-    token = query.get("rewriteToken")
-    if token is not None and token not in store.rewrites:
-        raise Refused(json_error(400, "invalid", "Invalid rewrite token"))
-    copied = min(len(stored.content), (store.rewrites.pop(token) if token else 0) + switches.rewrite_bytes)
-    progress = {
-        "kind": "storage#rewriteResponse",
-        "totalBytesRewritten": str(copied),
-        "objectSize": str(len(stored.content)),
-    }
-    if copied < len(stored.content):
-        next_token = new_id()
-        store.rewrites[next_token] = copied
-        return in_json({**progress, "done": False, "rewriteToken": next_token})
-    written = store.put(*target, stored.content)
-    return in_json({**progress, "done": True, "resource": written.resource(target[0])})
 
 
 def _media(store: Store, bucket: str, key: str, request: Request) -> Answer:

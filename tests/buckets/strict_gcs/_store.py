@@ -53,8 +53,6 @@ class Switches:
     lose_answers_to: str | None = None
     """The answer to the next request whose line contains this is lost."""
     page_size: int = 1000
-    rewrite_bytes: int = 1 << 30
-    """Copied by one call."""
     requests: list[str] = field(default_factory=list)
     """The line of each request that came."""
 
@@ -64,8 +62,6 @@ class Store:
         self.lock = threading.RLock()
         self.buckets: dict[str, dict[str, Stored]] = {}
         self.uploads: dict[str, PartedUpload] = {}
-        self.rewrites: dict[str, int] = {}
-        """Token -> bytes copied so far."""
         self._generations = itertools.count(1_700_000_000_000_000)
 
     def objects(self, bucket: str, missing: Answer = NO_BUCKET) -> dict[str, Stored]:

@@ -1,4 +1,4 @@
-"""What is Azure's own: blocks, copies, identities, and how its refusals and those of the way there are told."""
+"""What is Azure's own: blocks, identities, and how its refusals and those of the way there are told."""
 
 from __future__ import annotations
 
@@ -163,7 +163,6 @@ OPERATIONS: dict[str, Callable[[AzureBucket], object]] = {
     "stat": lambda bucket: bucket.stat("a"),
     "list": lambda bucket: list(bucket.list()),
     "delete": lambda bucket: bucket.delete("a"),
-    "copy": lambda bucket: bucket.copy("a", "b", ENTRY),
     "abort uploads": lambda bucket: bucket.abort_uploads(""),
 }
 each_operation = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS.keys())
@@ -292,38 +291,6 @@ def test_only_the_range_that_was_asked_for_is_handed_on(
     assert pieces == []
 
 
-def test_a_long_copy_is_awaited(scripted: Callable[..., Scripted]) -> None:
-    """Azure copies large blobs in the background, and copy() waits for the end."""
-    script = scripted(_copying("pending", 202), _copying("pending"), _copying("pending"), _copying("success"))
-
-    with closing(script.open()) as bucket:
-        copied = bucket.copy("a", "b", ENTRY)
-
-    assert copied.size_bytes == 5
-    assert [request.split()[0] for request in script.requests] == ["PUT", "HEAD", "HEAD", "HEAD"]
-
-
-def test_a_copy_that_failed_is_aborted_and_may_pass(scripted: Callable[..., Scripted]) -> None:
-    """A failed copy is aborted and is a transient error without the source's signed address."""
-    script = scripted(_copying("pending", 202), _copying("failed"), refusal(409, "NoPendingCopyOperation"))
-
-    with closing(script.open()) as bucket, pytest.raises(TransientError, match="failed") as raised:
-        bucket.copy("a", "b", ENTRY)
-
-    assert "comp=copy" in script.requests[-1]
-    assert SIGNATURE not in str(raised.value)
-
-
-def _copying(status: str, code: int = 200) -> Answer:
-    told = {
-        "x-ms-copy-id": "c1",
-        "x-ms-copy-status": status,
-        "ETag": '"0x1"',
-        "Content-Length": "0" if code == 202 else "5",
-    }
-    return Answer(code, AZURES | told | {"Last-Modified": "Sat, 21 Nov 2026 10:20:12 GMT"})
-
-
 def test_blocks_of_an_unfinished_upload_are_seen_by_nobody_and_swept(azurite: Azurite, bucket: AzureBucket) -> None:
     """Blocks of an unfinished upload are not listed and are removed by abort_uploads()."""
     bucket.put("save/empty", b"")
@@ -392,14 +359,13 @@ def test_a_sas_is_enough_for_everything_and_is_never_shown(azurite: Azurite, cap
         upload = _begin(bucket, "a/parts", ENTRY)
         upload.put_part(0, b"12345")
         upload.complete()
-        bucket.copy("a/parts", "a/copy", ENTRY)
-        read = _read(bucket, "a/copy", 0, 5)
+        read = _read(bucket, "a/parts", 0, 5)
         listed = [found.name for found in bucket.list()]
-        bucket.delete("a/copy")
+        bucket.delete("a/parts")
         with pytest.raises(ObjectMissingError):
-            bucket.stat("a/copy")
+            bucket.stat("a/parts")
 
-    assert (read, listed) == ([b"12345"], ["a/copy", "a/parts"])
+    assert (read, listed) == ([b"12345"], ["a/parts"])
     shown = caplog.text + repr(bucket) + bucket.url + str([record.args for record in caplog.records])
     assert "azure" in shown and "connectionpool" in shown
     assert signature not in shown

@@ -166,8 +166,6 @@ def test_an_object_that_is_not_there_is_missing(bucket: Bucket) -> None:
         read(bucket, "name", 0, 1)
     with pytest.raises(ObjectMissingError):
         bucket.stat("name")
-    with pytest.raises(ObjectMissingError):
-        bucket.copy("name", "target", entry(b"content"))
     assert names(bucket) == ["another"]
 
 
@@ -184,7 +182,7 @@ def test_what_fails_in_the_sink_is_not_the_stores_failure(bucket: Bucket) -> Non
 
 
 def test_any_name_a_file_may_have_is_kept(bucket: Bucket) -> None:
-    """Any file name can be put, listed, copied and deleted."""
+    """Any file name can be put, listed and deleted."""
     for name in NAMES:
         bucket.put(f"id/{name}", name.encode())
 
@@ -192,9 +190,7 @@ def test_any_name_a_file_may_have_is_kept(bucket: Bucket) -> None:
         content = name.encode()
         assert read(bucket, f"id/{name}", 0, len(content)) == content
         assert bucket.stat(f"id/{name}").size_bytes == len(content)
-        assert bucket.copy(f"id/{name}", f"copy/{name}", entry(content)).size_bytes == len(content)
     assert set(names(bucket, "id/")) == {f"id/{name}" for name in NAMES}
-    assert set(names(bucket, "copy/")) == {f"copy/{name}" for name in NAMES}
     for name in NAMES:
         bucket.delete(f"id/{name}")
     assert names(bucket, "id/") == []
@@ -356,20 +352,6 @@ def test_a_version_from_the_list_is_as_good_as_any(bucket: Bucket, can: Callable
     assert read(bucket, "name", 0, 6) == b"second"
 
 
-def test_a_copy_is_an_object_of_its_own(bucket: Bucket) -> None:
-    """A copy replaces its target and does not depend on its source."""
-    bucket.put("source", b"content")
-    bucket.put("target", b"another content")
-
-    copied = bucket.copy("source", "target", entry(b"content"))
-    bucket.delete("source")
-
-    assert (copied.name, copied.size_bytes) == ("target", 7)
-    assert copied.crc32c in (None, crc32c(b"content"))
-    assert copied.version == bucket.stat("target").version
-    assert read(bucket, "target", 0, 7) == b"content"
-
-
 def test_a_large_object_is_read_back(bucket: Bucket, can: Callable[[str], None]) -> None:
     """A large object is read back, whatever the order of its parts."""
     can(PARTS)
@@ -382,8 +364,6 @@ def test_a_large_object_is_read_back(bucket: Bucket, can: Callable[[str], None])
     assert read(bucket, "folder/large", 6 * MIB - 1, 5) == content[6 * MIB - 1 : 6 * MIB + 4]
     assert found.size_bytes == len(content)
     assert found.crc32c in (None, crc32c(content))
-    assert bucket.copy("folder/large", "copy", entry(content)).size_bytes == len(content)
-    assert read(bucket, "copy", 12 * MIB, 3) == content[-3:]
 
 
 def test_a_large_object_replaces_what_was_there(bucket: Bucket, can: Callable[[str], None]) -> None:

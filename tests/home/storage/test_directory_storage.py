@@ -6,6 +6,7 @@ import errno
 import math
 import os
 import random
+import re
 import shutil
 import stat
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import google_crc32c
 import pytest
 from processes import wait_for
 from promises import promise
@@ -88,6 +90,22 @@ def test_what_was_uploaded_comes_back(storage: DirectoryStorage, source: Path, t
     }
     assert from_json(manifest.metadata) == METADATA
     assert staged(storage) == []
+
+
+def test_a_manifest_with_a_second_hash_of_each_file_is_read(storage: DirectoryStorage, source: Path) -> None:
+    """Earlier versions have written `xxh128` into each entry. It is ignored, and a partial deletion drops it."""
+    upload(storage, "a", source, METADATA)
+    path = storage.root / "a" / MANIFEST_NAME
+    body = encode_manifest(storage.manifest("a")).decode().partition(',"manifest":')[2][:-1]
+    body = re.sub(r'("crc32c":"[0-9a-f]{8}")(?=\})', rf'\1,"xxh128":"{"0" * 32}"', body)
+    path.write_text(f'{{"crc32c":"{google_crc32c.value(body.encode()):08x}","manifest":{body}}}')
+
+    manifest = storage.verify("a")
+    storage.delete("a", ["model.bin"])
+
+    assert body.count("xxh128") == len(manifest.files) > 2
+    assert storage.verify("a").files.keys() == manifest.files.keys() - {"model.bin"}
+    assert "xxh128" not in path.read_text()
 
 
 def test_metadata_is_strict_json(storage: DirectoryStorage) -> None:

@@ -282,21 +282,6 @@ def test_an_empty_prefix_is_the_whole_bucket(bucket: Bucket) -> None:
     whole.close()
 
 
-def test_a_large_copy_takes_several_calls(bucket: Bucket, server: StrictGcs) -> None:
-    """A large copy is continued over several calls."""
-    bucket.put("a", b"0123456789")
-    server.switches.rewrite_bytes = 3
-    server.switches.requests.clear()
-
-    copied = bucket.copy("a", "b/c", FileEntry(size_bytes=10, crc32c=""))
-
-    assert (copied.name, copied.size_bytes, copied.crc32c) == ("b/c", 10, bucket.stat("a").crc32c)
-    assert content_of(bucket, "b/c") == b"0123456789"
-    assert len([line for line in server.switches.requests if "rewriteTo" in line]) == 4
-    with pytest.raises(ObjectMissingError):
-        bucket.copy("never", "b/c", FileEntry(size_bytes=10, crc32c=""))
-
-
 def _calls(bucket: Bucket) -> dict[str, Callable[[], object]]:
     entry = FileEntry(size_bytes=1, crc32c="00000000")
     return {
@@ -306,7 +291,6 @@ def _calls(bucket: Bucket) -> dict[str, Callable[[], object]]:
         "stat": lambda: bucket.stat("a"),
         "list": lambda: list(bucket.list()),
         "delete": lambda: bucket.delete("a"),
-        "copy": lambda: bucket.copy("a", "b", entry),
         "abort_uploads": lambda: bucket.abort_uploads(""),
     }
 

@@ -134,7 +134,6 @@ def test_a_redirect_without_words_names_the_region(moto: BucketServer, proxy: Pr
         (lambda bucket: list(bucket.list()), "s3:ListBucket"),
         (lambda bucket: bucket.delete("name"), "s3:DeleteObject"),
         (lambda bucket: bucket.abort_uploads(""), "s3:ListBucketMultipartUploads"),
-        (lambda bucket: bucket.copy("name", "other", entry(b"1")), "s3:GetObject and s3:PutObject"),
     ],
 )
 def test_a_missing_permission_is_named(
@@ -188,7 +187,6 @@ def test_an_answer_that_is_not_s3s_may_pass(moto: BucketServer, proxy: Proxy, op
         lambda: bucket.stat("name"),
         lambda: list(bucket.list()),
         lambda: bucket.delete("name"),
-        lambda: bucket.copy("name", "other", entry(b"content")),
         lambda: bucket.begin("large", entry(b"content")),
         lambda: upload.put_part(0, b"content"),
         lambda: upload.complete(),
@@ -377,56 +375,6 @@ def test_the_store_tells_the_checksum_of_a_whole_object(seaweedfs: BucketServer,
 
     assert bucket.stat("large").crc32c == entry(content).crc32c
     assert bucket.stat("small").crc32c == entry(b"content").crc32c
-
-
-@pytest.mark.parametrize("name", ["moto", "SeaweedFS"])
-def test_a_very_large_object_is_copied_in_parts(
-    name: str,
-    start_server: Callable[[str], BucketServer],
-    environment: Callable[[str], None],
-    open_s3: OpenS3,
-) -> None:
-    """An object above the size limit is copied in parts."""
-    environment(name)
-    bucket = open_s3(start_server(name), copy_in_parts_from_bytes=5 * MIB)
-    content = b"0123456789abcdef" * (11 * MIB // 16) + b"rest"
-    bucket.put("source", content)
-
-    copied = bucket.copy("source", "target", entry(content))
-
-    arrived = bytearray()
-    bucket.read("target", 0, len(content), arrived.extend)
-    assert arrived == content
-    assert copied.size_bytes == len(content)
-    assert copied.version.endswith("-3")
-    assert bucket.abort_uploads("") == 0
-
-
-def test_a_source_that_is_replaced_while_it_is_copied_is_not_mixed(seaweedfs: BucketServer, open_s3: OpenS3) -> None:
-    """If the source is replaced during a copy in parts, no mixed object is stored."""
-    bucket = open_s3(seaweedfs, copy_in_parts_from_bytes=5 * MIB)
-    content = bytes(6 * MIB)
-    bucket.put("source", content)
-    with start_proxy(seaweedfs.address) as proxy:
-        slow = S3Bucket(
-            bucket.url.split("/")[2],
-            "checkpoints",
-            endpoint_url="http://{}:{}".format(*proxy.address),
-            copy_in_parts_from_bytes=5 * MIB,
-        )
-
-        def replace(exchange: Exchange) -> None:
-            bucket.put("source", b"1" * len(content))
-            exchange.pass_on()
-
-        proxy.fault(lambda request: request.head.get("x-amz-copy-source") is not None, replace)
-
-        with pytest.raises(TransientError, match="was replaced"):
-            slow.copy("source", "target", entry(content))
-        slow.close()
-
-    assert [found.name for found in bucket.list()] == ["source"]
-    assert bucket.abort_uploads("") == 0
 
 
 def test_all_pages_of_begun_uploads_are_aborted(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:

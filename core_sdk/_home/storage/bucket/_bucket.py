@@ -153,13 +153,6 @@ class Bucket(ABC):
         """Removes an object, if it is there."""
 
     @abstractmethod
-    def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
-        """Copies an object of any size within the store; its content does not pass through this process.
-
-        Returns the copy, which the caller compares with `entry`. Raises `ObjectMissingError` if there is no source.
-        """
-
-    @abstractmethod
     def abort_uploads(self, under: str) -> int:
         """Removes the parts of all uploads to names that begin with `under`, and returns the number of uploads."""
 

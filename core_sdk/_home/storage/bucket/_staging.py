@@ -21,7 +21,6 @@ from core_sdk._home.storage._staging_area import LockedDirectory
 from core_sdk._home.storage._storage import Selector, Staging
 from core_sdk._home.storage._tree import Tree, source_tree, staged_tree
 from core_sdk._home.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError
-from core_sdk._home.storage.bucket._deduplication import KnownContents
 from core_sdk._home.storage.bucket._leases import Lease, LeaseLostError
 from core_sdk._home.storage.bucket._limits import Limits
 from core_sdk._home.storage.bucket._retry import TransferCancelledError
@@ -40,7 +39,6 @@ class BucketStaging(Staging):
         self,
         bucket: Bucket,
         limits: Limits,
-        contents: KnownContents,
         storage_id: str,
         local: LockedDirectory,
         *,
@@ -51,7 +49,6 @@ class BucketStaging(Staging):
         self.address = f"{bucket.where('')}/{storage_id}"
         self._bucket = bucket
         self._limits = limits
-        self._contents = contents
         self._storage_id = storage_id
         self._local = local
         self._is_shared = is_shared
@@ -107,7 +104,7 @@ class BucketStaging(Staging):
             files = [self._sealed[name] for name in names]
             total_bytes = sum(file.entry.size_bytes for file in files)
             with progress_of(f"storing checkpoint {self._storage_id}", total_bytes) as progress:
-                Uploader(self._bucket, self._limits, self._cancelled, progress, self._contents.find).send(files)
+                Uploader(self._bucket, self._limits, self._cancelled, progress).send(files)
 
     def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
         manifest, content = completed(self._storage_id, union, metadata)
@@ -121,7 +118,6 @@ class BucketStaging(Staging):
                     self._objects.abort_uploads(f"{self._storage_id}/")
             self._put_manifest(encode_manifest(manifest))
         self._is_committed = True
-        self._contents.learn(manifest)
         return manifest
 
     def cancel(self) -> None:
@@ -142,9 +138,7 @@ class BucketStaging(Staging):
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if error is None and self._lease is not None and not self._is_committed:
-            # The chief has committed. This rank need not send the same contents again either.
-            self._contents.remember([self._storage_id])
-            self._is_committed = True
+            self._is_committed = True  # by the chief: otherwise the block would have raised
         self.discard()
 
     def _remove_sent(self, lease: Lease) -> None:

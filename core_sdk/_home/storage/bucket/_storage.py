@@ -19,7 +19,6 @@ from core_sdk._home.storage._staging_area import LockedDirectory, StagingArea
 from core_sdk._home.storage._storage import Selector, Staging, Storage
 from core_sdk._home.storage._verify import ADDED, checked_manifest, compare, problem_of_size
 from core_sdk._home.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject
-from core_sdk._home.storage.bucket._deduplication import KnownContents
 from core_sdk._home.storage.bucket._leases import Lease, is_leased
 from core_sdk._home.storage.bucket._limits import Limits
 from core_sdk._home.storage.bucket._retry import Retry
@@ -53,7 +52,6 @@ class BucketStorage(Storage):
         self._limits = limits or Limits()
         self._objects = RetryingBucket(bucket, self._limits)
         self._closing = threading.Event()
-        self._contents = KnownContents(self.manifest)
         self._area = StagingArea(_private_directory(temp_dir or Path(tempfile.gettempdir()), bucket.url))
 
     def check_writable(self) -> None:
@@ -71,7 +69,7 @@ class BucketStorage(Storage):
             local = self._area.new_directory()
         except OSError as error:
             raise CheckpointNotStoredError(storage_id, str(self._area.path), str(error)) from error
-        return BucketStaging(self._bucket, self._limits, self._contents, storage_id, local, is_shared=is_shared)
+        return BucketStaging(self._bucket, self._limits, storage_id, local, is_shared=is_shared)
 
     @contextlib.contextmanager
     def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:
@@ -88,9 +86,7 @@ class BucketStorage(Storage):
                 self._fetch(manifest, {name: directory / name for name in files}, "fetching")
 
     def manifest(self, storage_id: str) -> Manifest:
-        manifest, _, _ = self._read_checked(storage_id)
-        self._contents.learn(manifest)
-        return manifest
+        return self._read_checked(storage_id)[0]
 
     def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
         with self._reading(storage_id), self._deletions_told_from_damage(storage_id):
@@ -103,9 +99,6 @@ class BucketStorage(Storage):
         with self._deletions_told_from_damage(storage_id):
             self._check_listing(manifest)
         return manifest
-
-    def remember(self, storage_ids: Sequence[str]) -> None:
-        self._contents.remember(storage_ids)
 
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
         # Does not read the manifest, which may be damaged.

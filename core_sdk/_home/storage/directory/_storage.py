@@ -97,9 +97,6 @@ class DirectoryStorage(Storage):
     def check(self, storage_id: str) -> Manifest:
         return self.verify(storage_id)  # a disk does not report its checksums, if it has any
 
-    def remember(self, storage_ids: Sequence[str]) -> None:
-        pass  # nothing is uploaded
-
     @contextlib.contextmanager
     def receive(self, storage_id: str) -> Iterator[Path]:
         """Gives a directory for the files and the manifest of a checkpoint that was stored elsewhere.

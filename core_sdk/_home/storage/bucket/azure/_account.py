@@ -122,7 +122,7 @@ def _credential(url: str, credential: str | None, where: str) -> Any:
             raise CredentialsMissingError(where, f"A login needs an account_url with https. {LOG_IN}")
         return _logged_in_identity()
     if "sig=" in credential:
-        return credential.lstrip("?")  # given as text, the library also signs the sources of copies with it
+        return credential.lstrip("?")
     return AzureNamedKeyCredential(_account_name(url), credential)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +15,6 @@ from core_sdk._home.storage.bucket._bucket import (
     PartedUpload,
     Sink,
     StoredObject,
-    TransientError,
     hand_on,
 )
 from core_sdk._home.storage.bucket._refusals import StoreRequest
@@ -26,12 +24,9 @@ from core_sdk._home.storage.bucket.azure._upload import AzurePartedUpload, drop_
 
 # These come after our own imports, one of which says what to install if they are missing.
 from azure.core import MatchConditions  # isort: skip
-from azure.core.exceptions import AzureError  # isort: skip
 from azure.storage.blob import BlobClient, BlobProperties  # isort: skip
 
 _PARTIAL = 206
-_FIRST_LOOK_S = 0.05
-_LONGEST_LOOK_S = 5.0
 
 
 class AzureBucket(Bucket):
@@ -60,7 +55,6 @@ class AzureBucket(Bucket):
         else:
             account = Account(connection_string, account_url, credential)
         self._root = f"{prefix}/" if prefix else ""
-        self._timeout_s = timeout_s
         self.url = f"{place}?account_url={quote(account.endpoint(place), safe='')}"
         self._service = account.connect(place, timeout_s)
         self._container = self._service.get_container_client(container)
@@ -118,35 +112,6 @@ class AzureBucket(Bucket):
             return  # such a name cannot be part of a URL: another blob would be deleted
         with contextlib.suppress(ObjectMissingError), self._translated(name, DELETE):
             self._blob(name).delete_blob()
-
-    def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
-        """Copies a blob within the account. Needs no further credentials: a SAS is part of the source's address."""
-        blob = self._blob(target)
-        with self._translated(source, READ):
-            copy_id = str(blob.start_copy_from_url(self._blob(source).url)["copy_id"])
-        try:
-            return self._copied(blob, source, target)
-        except BaseException:
-            with contextlib.suppress(AzureError, TransientError):  # the copy has ended, or will be replaced
-                blob.abort_copy(copy_id)
-            raise
-
-    def _copied(self, blob: BlobClient, source: str, target: str) -> StoredObject:
-        """Waits for the end of the copy, for as long as it makes progress."""
-        pause_s, progress, give_up_at = _FIRST_LOOK_S, None, time.monotonic() + self._timeout_s
-        while True:
-            with self._translated(target, READ):
-                found = blob.get_blob_properties()
-            if found.copy.status in (None, "success"):
-                return _stored(target, found)
-            if found.copy.status != "pending":
-                raise TransientError(f"the copy of {self.where(source)} ended as {found.copy.status}")
-            if found.copy.progress != progress:
-                progress, give_up_at = found.copy.progress, time.monotonic() + self._timeout_s
-            elif time.monotonic() > give_up_at:
-                raise TransientError(f"the copy of {self.where(source)} made no progress for {self._timeout_s:g} s")
-            time.sleep(pause_s)
-            pause_s = min(_LONGEST_LOOK_S, 1.5 * pause_s)
 
     def abort_uploads(self, under: str) -> int:
         with self._translated(under, LIST):

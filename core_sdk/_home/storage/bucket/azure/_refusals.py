@@ -79,7 +79,7 @@ AZURE = Refusals(
         # InvalidBlockList: another upload of this name was committed, or a week has passed. Retries end at the deadline
         # with this error.
         TransientError: "BlobBeingRehydrated ContainerBeingDeleted InternalError InvalidBlockList Md5Mismatch "
-        "OperationTimedOut PendingCopyOperation ServerBusy",
+        "OperationTimedOut ServerBusy",
         BucketNotFoundError: "AccountNotFound ContainerDisabled ContainerNotFound",
         ObjectExistsError: "BlobAlreadyExists",
         CredentialsRejectedError: "AuthenticationFailed InvalidAuthenticationInfo KeyBasedAuthenticationNotPermitted "

@@ -82,17 +82,6 @@ class GcsBucket(Bucket):
     def delete(self, name: str) -> None:
         self._client.delete(name)
 
-    def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
-        blob, origin = self._client.blob(target), self._client.blob(source)
-        request = self._client.request(source, "storage.objects.get and storage.objects.create", needs_object=True)
-        token: str | None = None
-        with GOOGLE.translated(request):
-            # A large object may take several calls, each of which copies some of it.
-            while True:
-                token, _, _ = blob.rewrite(origin, token=token, timeout=TIMEOUT_S, retry=None)
-                if token is None:
-                    return self._client.stored_object(blob)
-
     def abort_uploads(self, under: str) -> int:
         return abort_uploads(self._client, under)
 

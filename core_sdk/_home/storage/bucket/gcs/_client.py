@@ -1,6 +1,6 @@
 """The connections to Google's storage: credentials, addresses, and the requests that Google's library cannot make.
 
-Google's library makes the requests that list, delete and copy. Contents do not pass through it: its uploads keep whole
+Google's library makes the requests that list and delete. Contents do not pass through it: its uploads keep whole
 chunks in memory, and cannot resume after the bytes that have arrived.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
@@ -25,11 +24,8 @@ from core_sdk._home.storage.bucket.s3._capabilities import crc32c_of
 from core_sdk._home.storage.bucket.s3._client import S3Client
 from core_sdk._home.storage.bucket.s3._refusals import S3
 from core_sdk._home.storage.bucket.s3._upload import S3PartedUpload
-from core_sdk.errors import StorageError
 
 _MIB = 1 << 20
-_COPIED_PART_BYTES = 256 * _MIB
-_NUM_COPY_THREADS = 8
 _NO_CONTENT = 204
 
 
@@ -46,12 +42,10 @@ class S3Bucket(Bucket):
         endpoint_url: str | None = None,
         timeout_s: float = 60,
         part_bytes: int = 16 * _MIB,
-        copy_in_parts_from_bytes: int = 1 << 30,
     ) -> None:
         """Makes no request. Raises `ValueError` for an endpoint that is not a URL, or that holds credentials.
 
-        Parts of large objects have at least `part_bytes`; S3 accepts no less than 5 MiB. Objects of more than
-        `copy_in_parts_from_bytes` are copied in parts. S3 copies at most 5 GB in one request, which takes minutes.
+        Parts of large objects have at least `part_bytes`; S3 accepts no less than 5 MiB.
         """
         if (access_key is None) != (secret_key is None):
             raise ValueError("there is only one of access_key and secret_key: give both, or neither")
@@ -61,7 +55,6 @@ class S3Bucket(Bucket):
             check_address("endpoint_url", endpoint_url, "https://host or http://host:port")
             self.url += f"?endpoint_url={quote(endpoint_url, safe='')}"
         self._part_bytes = part_bytes
-        self._copy_in_parts_from_bytes = copy_in_parts_from_bytes
         self._client = S3Client(bucket, prefix, (access_key, secret_key), endpoint_url, timeout_s)
 
     def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
@@ -104,35 +97,6 @@ class S3Bucket(Bucket):
             answer = self._client.of_object("DeleteObject", name)
             if answer["ResponseMetadata"]["HTTPStatusCode"] != _NO_CONTENT:
                 raise TransientError(FOREIGN_ANSWER)
-
-    def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
-        if entry.size_bytes > self._copy_in_parts_from_bytes:
-            self._copy_in_parts(source, target, entry)
-        else:
-            origin = {"Bucket": self._client.bucket, "Key": self._client.root + source}
-            answer = self._client.of_object("CopyObject", target, CopySource=origin)
-            if "ETag" not in answer.get("CopyObjectResult", {}):
-                raise TransientError(FOREIGN_ANSWER)
-        return self.stat(target)
-
-    def _copy_in_parts(self, source: str, target: str, entry: FileEntry) -> None:
-        found = self.stat(source)
-        if found.size_bytes != entry.size_bytes:
-            raise ObjectMissingError(self.where(source))
-        part_bytes = min(self._copy_in_parts_from_bytes, _COPIED_PART_BYTES)
-        upload = S3PartedUpload(self._client, target, entry, part_bytes)
-        try:
-            with ThreadPoolExecutor(_NUM_COPY_THREADS, "core-sdk-copy") as threads:
-                key = self._client.root + source
-                for _ in threads.map(lambda i: upload.copy_part(i, key, found.version), range(upload.num_parts)):
-                    pass
-            upload.complete()
-        except BaseException as error:
-            with contextlib.suppress(TransientError, StorageError):  # an upload that cannot be aborted is swept later
-                upload.abort()
-            if isinstance(error, ObjectExistsError):
-                raise TransientError(f"{self.where(source)} was replaced while it was copied") from None
-            raise
 
     def abort_uploads(self, under: str) -> int:
         root = self._client.root

@@ -30,7 +30,6 @@ _TO_READ = "s3:GetObject, and s3:ListBucket on the bucket"
 PERMISSIONS = {
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
     "CompleteMultipartUpload": "s3:PutObject",
-    "CopyObject": "s3:GetObject and s3:PutObject",
     "CreateMultipartUpload": "s3:PutObject",
     "DeleteObject": "s3:DeleteObject",
     "GetObject": _TO_READ,
@@ -39,7 +38,6 @@ PERMISSIONS = {
     "ListObjectsV2": "s3:ListBucket",
     "PutObject": "s3:PutObject",
     "UploadPart": "s3:PutObject",
-    "UploadPartCopy": "s3:GetObject and s3:PutObject",
 }
 """The permission that each request needs."""
 

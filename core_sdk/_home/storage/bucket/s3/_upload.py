@@ -39,19 +39,6 @@ class S3PartedUpload(PartedUpload):
         capabilities.check_arrived(content, answer)
         self._note(index, answer)
 
-    def copy_part(self, index: int, source_key: str, source_version: str) -> None:
-        """Copies part `index` from another object, if that still has this version."""
-        start = index * self.part_bytes
-        end = min(start + self.part_bytes, self._entry.size_bytes)
-        answer = self._ask(
-            "UploadPartCopy",
-            PartNumber=index + 1,
-            CopySource={"Bucket": self._client.bucket, "Key": source_key},
-            CopySourceIfMatch=f'"{source_version}"',
-            CopySourceRange=f"bytes={start}-{end - 1}",
-        )
-        self._note(index, answer.get("CopyPartResult", {}))
-
     def _complete(self) -> None:
         parts = [self._parts[index] for index in sorted(self._parts)]
         is_checked = self._is_checked_as_a_whole and all("ChecksumCRC32C" in part for part in parts)

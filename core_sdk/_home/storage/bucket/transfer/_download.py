@@ -85,7 +85,7 @@ class Downloader:
 
     def _finish(self, download: _PartialDownload) -> Iterable[Task]:
         found = download.found()
-        if found.is_content_of(download.wanted.entry):
+        if found == download.wanted.entry:
             download.target.keep()
             return ()
         download.target.drop()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import uuid
 from pathlib import Path
 
 import google_crc32c
-import xxhash
 
 from core_sdk._ground.records import FileEntry
 from core_sdk._home.storage.bucket.transfer._crc32c import Crc32c
@@ -104,7 +104,7 @@ class PartFile(Target):
 
 def _part_name(name: str, entry: FileEntry, range_bytes: int) -> str:
     """Returns a name of bounded length that depends only on the arguments, so that the next download finds the file."""
-    name_hash = xxhash.xxh3_64_hexdigest(name.encode())
+    name_hash = hashlib.sha256(name.encode()).hexdigest()[:16]
     return f".core-sdk-{name_hash}-{entry.crc32c}-{entry.size_bytes:x}-{range_bytes:x}.part"
 
 

@@ -46,7 +46,7 @@ class FileChangedError(Exception):
 
 
 class Uploader:
-    """Sends files, or has the store copy contents that it holds already. `cancelled` ends it early."""
+    """Sends files. `cancelled` ends it early."""
 
     def __init__(
         self,
@@ -54,14 +54,11 @@ class Uploader:
         limits: Limits,
         cancelled: threading.Event,
         progress: TransferProgress,
-        find_copy: Callable[[FileEntry], str | None],
     ) -> None:
-        """`find_copy` returns the name of an object with the same content, or None."""
         self._bucket = bucket
         self._limits = limits
         self._cancelled = cancelled
         self._progress = progress
-        self._find_copy = find_copy
         self._retry = Retry(limits.deadline_s, cancelled)
         # Limits the number of contents in memory at one time.
         self._slots = threading.Semaphore(limits.num_contents)
@@ -84,23 +81,10 @@ class Uploader:
             raise
 
     def _send(self, file: FileToUpload) -> Iterable[Task] | None:
-        if self._copy(file):
-            self._progress.add(file.entry.size_bytes)
-        elif file.entry.size_bytes <= self._limits.whole_bytes:
+        if file.entry.size_bytes <= self._limits.whole_bytes:
             self._send_whole(file)
-        else:
-            return self._begin(file)
-        return None
-
-    def _copy(self, file: FileToUpload) -> bool:
-        source = self._find_copy(file.entry)
-        if source is None:
-            return False
-        try:
-            copied = self._call(file, partial(self._bucket.copy, source, file.object_name, file.entry))
-        except (ObjectMissingError, StorageError):
-            return False  # the object has been deleted, or may not be read: the file is sent
-        return copied.size_bytes == file.entry.size_bytes and copied.crc32c in (None, file.entry.crc32c)
+            return None
+        return self._begin(file)
 
     def _send_whole(self, file: FileToUpload) -> None:
         with self._slots if file.entry.size_bytes > self._limits.small_bytes else contextlib.nullcontext():
