@@ -3,7 +3,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bandAt } from "../../core_sdk/_interfaces/server/page/charts/chart.js";
-import { areasOf, nearest, rangeOfX, rangeOfY, snapped, stretchesOf, traceOf, whyNothing, within } from "../../core_sdk/_interfaces/server/page/charts/curves.js";
+import {
+  areasOf,
+  nearest,
+  rangeOfX,
+  rangeOfY,
+  snapped,
+  stretchesOf,
+  traceOf,
+  whyNothing,
+  within,
+} from "../../core_sdk/_interfaces/server/page/charts/curves.js";
 import { csvOf } from "../../core_sdk/_interfaces/server/page/charts/export.js";
 import { dashOf, seriesColour } from "../../core_sdk/_interfaces/server/page/charts/palette.js";
 import { cellsOf } from "../../core_sdk/_interfaces/server/page/charts/search/heat-map.js";

@@ -6,7 +6,15 @@ import { piecesOf } from "../../core_sdk/_interfaces/server/page/parts/ansi.js";
 import { linesOfDifference } from "../../core_sdk/_interfaces/server/page/parts/difference.js";
 import { own } from "../../core_sdk/_interfaces/server/page/parts/own.js";
 import { csvText } from "../../core_sdk/_interfaces/server/page/parts/saving.js";
-import { counted, escaped, formatAge, formatDuration, formatNumber, formatSize, formatValue } from "../../core_sdk/_interfaces/server/page/parts/text.js";
+import {
+  counted,
+  escaped,
+  formatAge,
+  formatDuration,
+  formatNumber,
+  formatSize,
+  formatValue,
+} from "../../core_sdk/_interfaces/server/page/parts/text.js";
 
 test("numbers have few digits, and whole ones all of theirs", () => {
   const numbers = [0.00012, 1234567, 0.5, 1e12, 0, -3.14159, "NaN", null, undefined];

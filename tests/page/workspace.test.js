@@ -1,14 +1,12 @@
 /** The workspace: which trials have curves, how these look, and how charts are arranged. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { textsAt } from "../../core_sdk/_interfaces/server/page/charts/chart.js";
 import { limited, moved, traceAt, traceOf } from "../../core_sdk/_interfaces/server/page/charts/curves.js";
 import { heapsOf } from "../../core_sdk/_interfaces/server/page/charts/plot.js";
 import { isSeen, withEyes } from "../../core_sdk/_interfaces/server/page/views/workspace/eyes.js";
 import { facetsOf, sharedScales } from "../../core_sdk/_interfaces/server/page/views/workspace/facets.js";
-import { computedCurves, readFormula } from "../../core_sdk/_interfaces/server/page/views/workspace/formula.js";
 import {
   matcher,
   metricsOf,
@@ -21,7 +19,13 @@ import {
   writtenPanels,
 } from "../../core_sdk/_interfaces/server/page/views/workspace/panels.js";
 import { curvesOf, marksOf } from "../../core_sdk/_interfaces/server/page/views/workspace/trial-curves.js";
-import { colourOfGroups, looksOf, slotsOfGroups, slotsOfTrials, trialSubjects } from "../../core_sdk/_interfaces/server/page/views/workspace/subjects.js";
+import {
+  colourOfGroups,
+  looksOf,
+  slotsOfGroups,
+  slotsOfTrials,
+  trialSubjects,
+} from "../../core_sdk/_interfaces/server/page/views/workspace/subjects.js";
 
 /** @import { Curve } from "api" */
 /** @import { Mark } from "../../core_sdk/_interfaces/server/page/charts/plot.js" */
@@ -228,7 +232,7 @@ const answer = {
 };
 
 test("the metrics of one trial have colours of their own, and those of several trials the trial's", () => {
-  const options = { metrics: ["training.loss", "training.lr"], axis: "time", hasAllRanks: false };
+  const options = { names: ["training.loss", "training.lr"], axis: "time", hasAllRanks: false };
 
   const own = curvesOf({ ...subject, label: "" }, answer, { ...options, look: null });
   const compared = curvesOf(subject, answer, { ...options, look: { colour: "--series-5", dash: [] } });
@@ -252,7 +256,7 @@ test("the metrics of one trial have colours of their own, and those of several t
 
 test("an alert has the colour of its trial's curve, and its name, where several are compared", () => {
   const marksOn = (/** @type {string} */ axis, /** @type {{colour: string, dash: number[]} | null} */ look) => {
-    const options = { metrics: ["training.loss"], axis, hasAllRanks: false, look };
+    const options = { names: ["training.loss"], axis, hasAllRanks: false, look };
     return marksOf(subject, answer, curvesOf(subject, answer, options), options);
   };
 
@@ -307,39 +311,13 @@ test("repeated alerts of a trial are one mark with their number, and its words s
   assert.deepEqual(textsAt(heaps, null, [0, 100]), []);
 });
 
-test("a formula has the values and the problems of the table, which the commands have too", () => {
-  const { metrics, reported, values, wrong } = JSON.parse(readFileSync(new URL("formulas.json", import.meta.url), "utf-8"));
+test("a formula may mean any metric whose name stands in it, in whatever group", () => {
+  const metrics = ["training.loss", "training.val/loss", "training.lr", "validation.loss"];
+  const of = (/** @type {string} */ formula) => metricsOf({ of: [], re: "", formula }, metrics);
 
-  for (const [text, expected] of values) {
-    const { names, value } = readFormula(text, metrics);
-    const found = value(names.map((name) => reported[name]));
-    assert.ok(Object.is(found, Number(expected)) || Math.abs(found - expected) < 1e-12, `${text} is ${found}`);
-  }
-  for (const [text, place, message] of wrong) assert.deepEqual(readFormula(text, metrics).problem, { message, place }, text);
-});
-
-test("a formula has the points of the metric with the fewest, for each attempt and rank", () => {
-  const both = [
-    curve("loss", { mean: [1, 2, "NaN"] }),
-    curve("lr", { mean: [4, 5, 6], first_steps: [1, 2, 4], last_steps: [1, 2, 4] }),
-    curve("loss", { attempt: 1 }),
-  ];
-  const steps = { first_steps: [25, 50, 101], last_steps: [25, 50, 101], mean: [4, 8, 1] };
-  const buckets = [curve("loss", { first_steps: [1, 31, 61, 91], last_steps: [30, 60, 90, 100], mean: [1, 2, 3, 4], count: [30, 30, 30, 10] })];
-
-  const [only, ...others] = computedCurves(both, readFormula("loss / lr", ["training.loss", "training.lr"]));
-  const [gap] = computedCurves([...buckets, curve("lr", steps)], readFormula("lr - loss", ["training.loss", "training.lr"]));
-
-  assert.deepEqual([only.name, only.last_steps, only.x, only.mean], ["loss / lr", [1, 2], [101, 102], [0.25, 0.4]]);
-  assert.deepEqual(others, []);
-  assert.deepEqual(
-    [gap.last_steps, gap.mean, gap.count],
-    [
-      [25, 50],
-      [3, 6],
-      [30, 30],
-    ],
-  );
+  assert.deepEqual(of("exp(loss) / 2"), ["training.loss", "validation.loss"]);
+  assert.deepEqual(of('"val/loss" - training.lr'), ["training.loss", "training.val/loss", "training.lr", "validation.loss"]);
+  assert.deepEqual(of("nothing"), []);
 });
 
 test("a chart is split by a value into panels in the order of values, which share their scales", () => {

@@ -1,4 +1,4 @@
-"""Formulas of metrics, such as "validation.loss - training.loss" or "exp(loss)", which mean the same on the page.
+"""Formulas of metrics, such as "validation.loss - training.loss" or "exp(loss)".
 
     formula  = product (("+" | "-") product)*
     product  = signed (("*" | "/") signed)*
@@ -35,6 +35,8 @@ _SIGN_STRENGTH = 3
 """A power is stronger than the sign before it: -2^2 is -4."""
 _OF_SEVERAL = ("min", "max")
 _MOST_CHARACTERS = 500
+_MOST_NESTED = 100
+"""Fewer than Python's stack could hold, wherever it is asked for the value."""
 
 
 class FormulaError(ValueError):
@@ -60,10 +62,7 @@ def read_formula(text: str, metrics: Sequence[str]) -> Formula:
     A name without its group is that of the one group that has it.
     """
     parser = _Parser(text, metrics)
-    try:
-        value = parser.formula()
-    except RecursionError:
-        raise FormulaError("There are too many parentheses in each other.", text, 0) from None
+    value = parser.formula()
     parser.expect_end()
     if not parser.names:
         raise FormulaError("There is no metric in it.", text, 0)
@@ -132,13 +131,18 @@ class _Parser:
         self._metrics = metrics
         self._tokens = list(_tokens(text))
         self._index = 0
+        self._depth = 0
         self.names: list[str] = []
 
     def formula(self, weakest: int = 1) -> _Value:
         """Reads operators of this strength and stronger ones, with what stands between them."""
+        self._depth += 1
+        if self._depth > _MOST_NESTED:
+            raise FormulaError("There are too many parentheses in each other.", self._text, 0)
         left = self._operand()
         while (strength := self._strength()) >= weakest:
             left = _applied(_OPERATORS[self._take().text], left, self.formula(min(strength + 1, _SIGN_STRENGTH)))
+        self._depth -= 1
         return left
 
     def expect_end(self) -> None:

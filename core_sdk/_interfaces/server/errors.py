@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 from starlette.exceptions import HTTPException
 
+from core_sdk._analysis.charts.formula import FormulaError
 from core_sdk._home.finding.where import ConditionError
 from core_sdk.errors import (
     AmbiguousNameError,
@@ -31,7 +32,7 @@ class Problem(msgspec.Struct, frozen=True):
     hint: str = ""
     """Advice on what to do next."""
     place: int | None = None
-    """The place in the text of a condition."""
+    """The place in the text of a condition or a formula."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -75,6 +76,8 @@ def refusal_of(error: Exception) -> RequestError:
             return RequestError(400, "bad_parameter", str(error))
         case ConditionError():
             return RequestError(400, "bad_condition", error.problem, error.pointer, place=error.place)
+        case FormulaError():
+            return RequestError(400, "bad_formula", error.problem, place=error.place)
         case NotFoundError() | CheckpointNotFoundError():
             return RequestError(404, _kind(error), str(error), "It may have been deleted meanwhile.")
         case StorageError() | HomeError() | MasterError():

@@ -1,4 +1,4 @@
-"""Formulas of metrics: the values and the problems that the page's tests expect, too."""
+"""Formulas of metrics: their values and curves, and what is said of wrong ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from core_sdk._analysis.charts.formula import Formula, FormulaError, formula_cur
 from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._home.rows import SeriesBucket
 
-TABLE = json.loads((Path(__file__).parents[2] / "page" / "formulas.json").read_text())
+TABLE = json.loads((Path(__file__).parent / "formulas.json").read_text())
 
 
 @pytest.mark.parametrize(("text", "expected"), TABLE["values"])
-def test_a_formula_has_the_value_that_it_has_on_the_page(text: str, expected: float | str) -> None:
-    """The table of values is that of the page's tests."""
+def test_a_formula_has_a_value(text: str, expected: float | str) -> None:
+    """What has no value is NaN, as in a browser."""
     formula = read_formula(text, TABLE["metrics"])
 
     value = formula.value([TABLE["reported"][name] for name in formula.names])
@@ -26,18 +26,29 @@ def test_a_formula_has_the_value_that_it_has_on_the_page(text: str, expected: fl
 
 
 @pytest.mark.parametrize(("text", "place", "message"), TABLE["wrong"])
-def test_a_wrong_formula_has_the_problem_that_it_has_on_the_page(text: str, place: int, message: str) -> None:
-    """The table of problems is that of the page's tests, too."""
+def test_a_wrong_formula_has_a_problem_at_a_place(text: str, place: int, message: str) -> None:
+    """The words and the place are those that the page and the commands show."""
     with pytest.raises(FormulaError) as caught:
         read_formula(text, TABLE["metrics"])
 
     assert (caught.value.problem, caught.value.place) == (message, place)
 
 
-def test_a_formula_that_python_cannot_nest_is_refused() -> None:
-    """Parentheses that would exhaust Python's stack are a problem of the formula."""
+@pytest.mark.parametrize("text", [f"{'(' * 490}loss{')' * 4}", f"{'-' * 490}loss", f"{'2^' * 200}loss"])
+def test_a_formula_that_python_cannot_nest_is_refused(text: str) -> None:
+    """What would exhaust Python's stack, as it is read or computed, is a problem of the formula."""
     with pytest.raises(FormulaError, match="too many parentheses"):
-        read_formula(f"{'(' * 490}loss{')' * 4}", ["training.loss"])
+        read_formula(text, ["training.loss"])
+
+
+def test_the_longest_sum_can_be_computed() -> None:
+    """A formula of as many characters as possible has a value, also where Python's stack is rather full."""
+    text = "+".join(["l"] * 250)
+
+    def value(depth: int) -> float:
+        return value(depth - 1) if depth else read_formula(text, ["training.l"]).value([2.0])
+
+    assert value(100) == 500
 
 
 def test_a_formula_has_the_points_of_the_metric_with_the_fewest() -> None:

@@ -258,6 +258,43 @@ def test_any_metric_is_an_axis(visitor: Visitor, home: Home) -> None:
     assert visitor.get(target_of(f"/trials/{other.trial_id}/metrics", x="years")).problem == "bad_parameter"
 
 
+def test_a_formula_has_curves_in_the_place_of_its_metrics(visitor: Visitor, home: Home) -> None:
+    """Also of parts with finer buckets; a trial without one of the metrics has none."""
+    folder, other = new_trial(home), new_trial(home)
+    record(folder, *(report(step, loss=step, lr=2.0) for step in range(1, 1001)))
+    record(other, report(1, loss=1.0))
+
+    def curves(**query: object) -> list[list[dict[str, Any]]]:
+        trials = [folder.trial_id, other.trial_id]
+        names = ["training.loss", "training.lr"]
+        asked = visitor.question("/comparison/metrics", trials=trials, names=names, buckets=10, **query)
+        return [one["curves"] for one in asked["trials"]]
+
+    (whole,), nothing = curves(formula="loss / lr", x="training.loss")
+    (finer,), _ = curves(formula="loss / lr", finer_from=500, finer_to=505)
+    (loss, _), _ = curves(finer_from=500, finer_to=505)
+
+    assert (whole["group"], whole["name"], nothing) == ("", "loss / lr", [])
+    assert [2 * value for value in whole["mean"]] == pytest.approx(curves()[0][0]["mean"])
+    assert whole["x"][-1] == pytest.approx(1000, rel=0.1)
+    assert len(finer["x"]) > len(whole["x"])
+    assert [2 * value for value in finer["mean"]] == pytest.approx(loss["mean"])
+
+
+def test_a_wrong_formula_is_told_with_its_place(visitor: Visitor, home: Home) -> None:
+    """While somebody writes it, and where its curves are asked for."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=1.0))
+    problem = {"kind": "bad_formula", "message": "There is no metric lr.", "hint": "", "place": 7}
+
+    wrong = visitor.question("/formula", formula="loss / lr", metrics=["training.loss"])
+    right = visitor.question("/formula", formula="loss / lr", metrics=["training.loss", "training.lr"])
+    refused = visitor.get(target_of(f"/trials/{folder.trial_id}/metrics", formula="loss / lr"))
+
+    assert (wrong, right) == ({"problem": problem}, {"problem": None})
+    assert (refused.status, refused.problem) == (400, "bad_formula")
+
+
 def test_buckets_are_finer_between_two_places(visitor: Visitor, home: Home) -> None:
     """A range of a curve can be refined without losing or repeating points."""
     folder = new_trial(home)

@@ -10,10 +10,12 @@ from typing import Annotated
 import msgspec
 
 from core_sdk._analysis.charts.curves import PlacedCurve, read_curves, read_finer
+from core_sdk._analysis.charts.formula import Formula, FormulaError, formula_curves, read_formula
 from core_sdk._analysis.charts.horizontal_axis import Series, origin
 from core_sdk._ground.records import MAX_INT, Metric, Source
 from core_sdk._home import View
 from core_sdk._home.rows import AlertRow
+from core_sdk._interfaces.server.errors import Problem, refusal_of
 from core_sdk._interfaces.server.route import AnyRank, Id, Names, Query, Text, source_of
 from core_sdk._interfaces.server.shared_view import SharedView
 
@@ -32,6 +34,8 @@ class MetricsQuery(Query, frozen=True):
     """The only group to give."""
     names: Names = ()
     """The only metrics to give."""
+    formula: Text = ""
+    """A formula of these metrics, each given as `group.name`, or of all: its curves are given instead."""
     x: Axis = "steps"
     """The meaning of `x`; a metric is given as `group.name`. Buckets are always equally wide in steps."""
     first: Steps | None = None
@@ -48,6 +52,12 @@ class MetricsQuery(Query, frozen=True):
     of the lowest rank that reports it."""
 
 
+class FormulaQuery(Query, frozen=True):
+    formula: Text = ""
+    metrics: Names = ()
+    """The metrics that there are, as `group.name`."""
+
+
 class SystemQuery(Query, frozen=True):
     group: Text = ""
     names: Names = ()
@@ -60,6 +70,7 @@ class Curve(msgspec.Struct, frozen=True):
     """A series, as columns of equal length with a value for each bucket."""
 
     group: str
+    """Empty if it is computed by a formula, which is then its name."""
     name: str
     first_steps: Sequence[float]
     last_steps: Sequence[float]
@@ -88,6 +99,11 @@ class MetricsAnswer(msgspec.Struct, frozen=True):
     """Series that are left out since an answer has at most 64: ask for them by name."""
 
 
+class FormulaAnswer(msgspec.Struct, frozen=True):
+    problem: Problem | None
+    """What is wrong with the formula, and where."""
+
+
 class SystemAnswer(msgspec.Struct, frozen=True):
     curves: list[Curve]
     """Their steps are milliseconds since the Unix epoch; `x` is in seconds."""
@@ -100,6 +116,7 @@ class _Whole:
 
     curves: Sequence[PlacedCurve]
     last: Mapping[Series, Metric | None]
+    formula: Formula | None
     resume_points: list[int]
     alerts: list[AlertRow]
     num_left_out: int
@@ -110,6 +127,8 @@ def metrics(shared: SharedView, trial_id: Id, query: MetricsQuery) -> MetricsAns
     asked = msgspec.structs.replace(query, finer_from=None, finer_to=None)
     whole = shared.ask_of_trial(trial_id, asked, partial(_read, trial_id, asked))
     curves = whole.curves if asked == query else shared.ask(partial(_finer, trial_id, whole.curves, query))
+    if whole.formula is not None:
+        curves = formula_curves(curves, whole.formula)
     shown = [_columns(one, whole.last.get(one.series)) for one in curves]
     return MetricsAnswer(
         [one for one in shown if one.attempt is None],
@@ -126,6 +145,10 @@ def _read(trial_id: int, query: MetricsQuery, view: View) -> _Whole:
     chosen = [
         (group, name) for group, of_group in figures.items() for name in of_group if _is_asked(query, group, name)
     ]
+    formula = None
+    if query.formula:
+        formula = read_formula(query.formula, query.names or [".".join(pair) for pair in chosen])
+        chosen = [pair for pair in chosen if ".".join(pair) in formula.names]
     rank = source_of(query.rank)
     ranks: Sequence[Source | None] = outline.reporting_ranks if rank == "all" else [rank]
     shown = chosen[: max(1, _MAX_SERIES // max(1, len(ranks)))]
@@ -139,11 +162,21 @@ def _read(trial_id: int, query: MetricsQuery, view: View) -> _Whole:
     ]
     return _Whole(
         curves,
-        {one.series: one.series.last(view, one.buckets) for one in curves},
+        {one.series: one.series.last(view, one.buckets) for one in curves if formula is None},
+        formula,
         outline.resume_points,
         alerts[-_MAX_ALERTS:],
         len(chosen) - len(shown),
     )
+
+
+def formula(shared: SharedView, query: FormulaQuery) -> FormulaAnswer:
+    """Checks a formula of metrics, such as somebody writes just now."""
+    try:
+        read_formula(query.formula, query.metrics)
+    except FormulaError as error:
+        return FormulaAnswer(refusal_of(error).failure.error)
+    return FormulaAnswer(None)
 
 
 def _is_asked(query: MetricsQuery, group: str, name: str) -> bool:

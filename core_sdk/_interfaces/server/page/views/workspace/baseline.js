@@ -36,7 +36,7 @@ export function useBaselineCurves(subjects, metrics, { axis, zoom, formula }) {
   const id = Number(baseline);
   const isAsked = Number.isInteger(id) && id > 0 && !subjects.some(({ ids }) => ids.includes(id));
   const options = { follows: (/** @type {import("../../state/events.js").Change} */ { trials }) => trials.includes(id) };
-  const question = { trials: [id], names: metrics, x: axis, buckets: NUM_BUCKETS };
+  const question = { trials: [id], names: metrics, formula, x: axis, buckets: NUM_BUCKETS };
   const about = JSON.stringify(question);
   const answer = useAnswer(isAsked ? address(["comparison", "metrics"], { ...question, ...finerIn(zoom) }) : null, { ...options, about });
   // Over time it begins where the trial did.
@@ -46,7 +46,7 @@ export function useBaselineCurves(subjects, metrics, { axis, zoom, formula }) {
     const started = trial.value?.trial.created;
     if (!isAsked || !found || (axis === "time" && started === undefined)) return [];
     const subject = { key: "baseline", name: "", label: `baseline ${id}`, ids: [id], values: { started: started ?? 0, steps: 0 } };
-    return curvesOf(subject, found, { look: { colour: "--text", dash: [] }, metrics, formula, axis, hasAllRanks: false });
-  }, [answer.value, trial.value, about, isAsked, formula?.text]);
+    return curvesOf(subject, found, { look: { colour: "--text", dash: [] }, names: formula ? [formula] : metrics, axis, hasAllRanks: false });
+  }, [answer.value, trial.value, about, isAsked]);
   return { curves, problem: answer.error?.message ?? "" };
 }

@@ -4,8 +4,9 @@ import { html, useState } from "../../preact.js";
 import { Select } from "../../parts/choice.js";
 import { Dialog } from "../../parts/dialog.js";
 import { withText } from "../../parts/field.js";
+import { address } from "../../state/api.js";
+import { once, useAnswer } from "../../state/answers.js";
 import { Place } from "../runs/filter.js";
-import { readFormula } from "./formula.js";
 import { matcher, metricsOf } from "./panels.js";
 /** @import { Panel } from "./panels.js" */
 
@@ -24,7 +25,10 @@ export function PanelDialog({ panel, metrics, onSave, onClose }) {
   const set = (/** @type {"title" | "re" | "formula" | "note" | "x" | "logx" | "log"} */ name) => (/** @type {string} */ value) =>
     change({ [name]: value });
   const numMatches = draft.re === "" ? 0 : metrics.filter(matcher(draft.re)).length;
-  const problem = draft.formula === "" ? null : readFormula(draft.formula, metrics).problem;
+  const names = metricsOf(draft, metrics);
+  const checked = useAnswer(draft.formula ? address(["formula"], { formula: draft.formula, metrics: names }) : null, { ...once, about: "formula" });
+  const problem = checked.error ?? checked.value?.problem ?? null;
+  const isWrong = draft.formula ? checked.isLoading || problem !== null : names.length === 0;
   const areNumbers = ends.every((end) => end.trim() === "" || Number.isFinite(Number(end)));
   const save = () => {
     const [low, high] = ends.map((end) => (end.trim() === "" ? null : Number(end)));
@@ -70,7 +74,7 @@ export function PanelDialog({ panel, metrics, onSave, onClose }) {
       </div>
       <div class="dialog-feet">
         <button onClick=${onClose}>Cancel</button>
-        <button class="primary" disabled=${!areNumbers || metricsOf(draft, metrics).length === 0} onClick=${save}>Save</button>
+        <button class="primary" disabled=${!areNumbers || isWrong} onClick=${save}>Save</button>
       </div>
     <//>
   `;

@@ -7,7 +7,6 @@ import { withText } from "../../parts/field.js";
 import { Empty } from "../../parts/states.js";
 import { counted } from "../../parts/text.js";
 import { useSetting } from "../../state/place.js";
-import { readFormula } from "./formula.js";
 import { PanelDialog } from "./panel-dialog.js";
 import {
   hasNamesake,
@@ -25,7 +24,6 @@ import {
 /** @import { ComponentChildren } from "preact" */
 /** @import { ChartSettings } from "../../charts/settings.js" */
 /** @import { MenuItem } from "../../parts/menu.js" */
-/** @import { Formula } from "./formula.js" */
 /** @import { Limits } from "../../charts/curves.js" */
 /** @import { Panel, Section } from "./panels.js" */
 
@@ -40,7 +38,7 @@ const DRAGGED = "application/x-core-sdk-panel";
 
 /**
  * What a chart of a panel is given.
- * @typedef {Omit<ChartSettings, "axis"> & {axis: string, title: string, limits: Limits, caption: string, formula: Formula | null, height: number, actions: MenuItem[], handle: ComponentChildren}} Frame
+ * @typedef {Omit<ChartSettings, "axis"> & {axis: string, title: string, limits: Limits, caption: string, formula: string, height: number, actions: MenuItem[], handle: ComponentChildren}} Frame
  */
 /** Draws the chart of some metrics in a frame. @typedef {(metrics: string[], frame: Frame) => ComponentChildren} Draw */
 
@@ -118,7 +116,6 @@ function Framed({ panel, metrics, isPinned, draw }) {
   const settings = useChartSettings();
   const [box, isInView] = useIsInView();
   const names = metricsOf(panel, metrics);
-  const formula = panel.formula ? readFormula(panel.formula, metrics) : null;
   const title = panel.title || panel.formula || (panel.re ? `/${panel.re}/` : names.join(", "));
   const change = (/** @type {Partial<Panel>} */ next) => setPanels(withChange(panels, id, next));
   const step = (/** @type {number} */ by) => setPanels(withMove(panels, id, neighbour(panels, id, by) ?? id));
@@ -154,7 +151,7 @@ function Framed({ panel, metrics, isPinned, draw }) {
     isLogarithmic: panel.log ? panel.log === "1" : settings.isLogarithmic,
     limits: panel.y,
     caption: panel.note,
-    formula,
+    formula: panel.formula,
     height: panel.big ? LARGE : HEIGHT,
     actions,
     handle,

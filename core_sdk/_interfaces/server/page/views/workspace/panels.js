@@ -5,7 +5,6 @@
  * that are pinned, in their order, those of several metrics, and those that have settings of their own.
  */
 
-import { readFormula } from "./formula.js";
 /** @import { Limits } from "../../charts/curves.js" */
 
 /**
@@ -127,9 +126,9 @@ export function sectionsOf(panels, metrics, search, first, isByName) {
   return sections.filter((section) => section.panels.length > 0);
 }
 
-/** The metrics of a panel, of those that there are; the first ones, where very many match. @param {Pick<Panel, "of" | "re" | "formula">} panel @param {string[]} metrics */
+/** The metrics of a panel, of those that there are: all that its formula may mean, or the first ones, where very many match. @param {Pick<Panel, "of" | "re" | "formula">} panel @param {string[]} metrics */
 export function metricsOf({ of, re, formula }, metrics) {
-  if (formula !== "") return readFormula(formula, metrics).names;
+  if (formula !== "") return metrics.filter((metric) => formula.includes(endOf(metric).slice(1)));
   const fits = re === "" ? () => false : matcher(re);
   return metrics.filter((metric) => of.includes(metric) || fits(metric)).slice(0, MOST_METRICS);
 }

@@ -37,7 +37,7 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
   const { axis, title, zoom, formula } = frame;
   const buckets = subjects.length === 1 ? NUM_BUCKETS_ALONE : NUM_BUCKETS;
   const trials = subjects.map(({ ids: [id] }) => id);
-  const question = { trials, names: metrics, x: axis, buckets, superseded: showsSuperseded || null, rank: rank || null };
+  const question = { trials, names: metrics, formula, x: axis, buckets, superseded: showsSuperseded || null, rank: rank || null };
   const answer = useAnswer(address(["comparison", "metrics"], { ...question, ...finerIn(zoom) }), {
     follows: followsOf(subjects),
     // A zoom asks for the same curves, with finer buckets in a part of them.
@@ -48,19 +48,19 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
   const [curves, marks] = useMemo(() => {
     const drawn = answers.map((found, index) => {
       const subject = subjects[index];
-      const options = { look: looks?.get(subject.key) ?? null, metrics, formula, axis, hasAllRanks: rank === "all" };
+      const options = { look: looks?.get(subject.key) ?? null, names: formula ? [formula] : metrics, axis, hasAllRanks: rank === "all" };
       const ofTrial = curvesOf(subject, found, options);
       return { curves: ofTrial, marks: marksOf(subject, found, ofTrial, options) };
     });
     return [[...drawn.flatMap((one) => one.curves), ...baseline.curves], drawn.flatMap((one) => one.marks)];
-  }, [answer.value, subjects, looks, metrics.join("\n"), formula?.text, axis, rank, baseline.curves]);
+  }, [answer.value, subjects, looks, metrics.join("\n"), formula, axis, rank, baseline.curves]);
   const numLeftOut = Math.max(0, ...answers.map(({ num_left_out: num }) => num));
   const notes = [
     numLeftOut > 0 && `${counted(numLeftOut, "metric")} left out: there are too many curves.`,
     formula &&
       curves.some(({ series }) => series.count?.some((count) => count > 1)) &&
       "A point that stands for several reports is computed from their means.",
-    formula && answer.value && curves.length === 0 && `No step has ${metrics.join(" and ")}.`,
+    formula && answer.value && curves.length === 0 && `No step has all metrics of ${formula}.`,
     baseline.problem,
   ];
   return html`

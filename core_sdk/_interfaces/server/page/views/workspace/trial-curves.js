@@ -3,30 +3,25 @@
 import { dashWithin, NUM_COLOURS, seriesColour } from "../../charts/palette.js";
 import { alertMarks, restartMarks } from "../marks.js";
 import { nameOf } from "../series.js";
-import { computedCurves } from "./formula.js";
 import { sourceName } from "../rank-choice.js";
 /** @import { AlertRow, Curve, MetricsAnswer } from "api" */
-/** @import { Formula } from "./formula.js" */
 /** @import { Look, Subject } from "./subjects.js" */
 
 /**
  * @typedef {object} Options
  * @property {Look | null} look How the trial is told from others; null if there are none: its metrics and ranks have colours then.
- * @property {string[]} metrics Those of the chart.
- * @property {Formula | null} [formula] What is drawn of them; by default they are.
+ * @property {string[]} names The curves of the chart: its metrics, or a formula.
  * @property {string} axis
  * @property {boolean} hasAllRanks
  */
 
 /** The curves of a trial, those that are superseded first. @param {Subject} subject @param {MetricsAnswer} answer @param {Options} options */
-export function curvesOf({ key, label, values }, answer, { look, metrics: of, formula = null, axis, hasAllRanks }) {
-  const [curves, superseded] = [answer.curves, answer.superseded].map((given) => (formula ? computedCurves(given, formula) : given));
-  const metrics = formula ? [formula.text] : of;
-  const isOfMany = metrics.length > 1;
+export function curvesOf({ key, label, values }, { curves, superseded }, { look, names, axis, hasAllRanks }) {
+  const isOfMany = names.length > 1;
   const ranks = [...new Set([...superseded, ...curves].map(({ rank }) => rank))];
   const curveOf = (/** @type {Curve} */ series, /** @type {boolean} */ isFaint) => {
-    const index = metrics.indexOf(nameOf(series));
-    const number = index + metrics.length * ranks.indexOf(series.rank);
+    const index = names.indexOf(nameOf(series));
+    const number = index + names.length * ranks.indexOf(series.rank);
     const words = [label, isOfMany && nameOf(series), hasAllRanks && sourceName(series.rank), isFaint && `attempt ${series.attempt}`];
     return {
       key: look ? key : undefined,
