@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
 
 from core_sdk import loop
-from core_sdk.loop.orders import Listed, Order, Shuffled
+from core_sdk.loop._orders import Listed, Order, Shuffled
 
 NUM_TURNS = 5
 TURN_LENGTH = 50

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from core_sdk.loop.moving import like
+from core_sdk.loop._moving import like
 
 
 def autocasting(model: nn.Module, device: torch.device) -> nn.Module:

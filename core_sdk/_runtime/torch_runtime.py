@@ -24,12 +24,12 @@ from core_sdk._runtime.precision import Precision, autocasting
 from core_sdk._runtime.runtime import Ranks, Runtime
 from core_sdk._runtime.strategies import OptimizerStep, Strategy, UntouchedStrategy, named_strategy, parameters_of
 from core_sdk.errors import StateMismatchError
-from core_sdk.loop.restoring import load_object
-from core_sdk.loop.state import SHARDED_FILES
+from core_sdk.loop._restoring import load_object
+from core_sdk.loop._state import SHARDED_FILES
 
 if TYPE_CHECKING:
     from core_sdk._distributed import Channel
-    from core_sdk.loop.sharded_tensors import Parts, ShardPlanner
+    from core_sdk.loop._sharded_tensors import Parts, ShardPlanner
 
 logger = logging.getLogger("core_sdk.runtime")
 
@@ -261,7 +261,7 @@ class TorchRuntime(Runtime):
     def take_part(self, state: dict[str, Any], channel: Channel, directory: Path) -> tuple[dict[str, Any], RankPart]:
         shards = None
         if self.is_sharding:
-            from core_sdk.loop.sharded_tensors import ShardPlanner  # slow to import
+            from core_sdk.loop._sharded_tensors import ShardPlanner  # slow to import
 
             self._shard_planner = self._shard_planner or ShardPlanner()
             state, shards = self._shard_planner.take_out(state, channel)
@@ -275,7 +275,7 @@ class TorchRuntime(Runtime):
 
     def read_parts(self, state: dict[str, Any], directory: Path) -> dict[str, Any]:
         if self.is_sharding or any(directory.glob(f"{SHARDED_FILES}*")):
-            from core_sdk.loop.sharded_tensors import presence, put_back  # slow to import
+            from core_sdk.loop._sharded_tensors import presence, put_back  # slow to import
 
             optimizers = [presence(optimizer) for optimizer in self.optimizers]
             present = {

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from core_sdk.loop import ResumableLoader, rng
-from core_sdk.loop.state import restore_random_numbers
+from core_sdk.loop import ResumableLoader
+from core_sdk.loop import _rng as rng
+from core_sdk.loop._state import restore_random_numbers
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer

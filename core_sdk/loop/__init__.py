@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core_sdk._ground.importing import lazy_names
-from core_sdk.loop.schedule import Batch, Counters, Epoch, Record, Seconds, TrainUnit
+from core_sdk.loop._schedule import Batch, Counters, Epoch, Record, Seconds, TrainUnit
 
 if TYPE_CHECKING:
-    from core_sdk.loop.grouping import GroupedBatchSampler
-    from core_sdk.loop.loading import ResumableLoader, resumable
-    from core_sdk.loop.rng import seed_all
-    from core_sdk.loop.sharded_dataset import ShardedDataset
-    from core_sdk.loop.state import State
+    from core_sdk.loop._grouping import GroupedBatchSampler
+    from core_sdk.loop._loading import ResumableLoader, resumable
+    from core_sdk.loop._rng import seed_all
+    from core_sdk.loop._sharded_dataset import ShardedDataset
+    from core_sdk.loop._state import State
 
 __all__ = [
     "Batch",
@@ -31,11 +31,11 @@ __all__ = [
 
 # Loaded when first used: they need the channel between ranks, and the import of core_sdk.pytorch should be quick.
 _NAMES = {
-    "GroupedBatchSampler": "grouping",
-    "ResumableLoader": "loading",
-    "ShardedDataset": "sharded_dataset",
-    "State": "state",
-    "resumable": "loading",
-    "seed_all": "rng",
+    "GroupedBatchSampler": "_grouping",
+    "ResumableLoader": "_loading",
+    "ShardedDataset": "_sharded_dataset",
+    "State": "_state",
+    "resumable": "_loading",
+    "seed_all": "_rng",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES, __all__)

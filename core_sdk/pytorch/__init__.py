@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core_sdk._ground.importing import lazy_names, needing_torch
-from core_sdk.loop.schedule import Batch, Epoch, Record, Seconds, TrainUnit
+from core_sdk.loop._schedule import Batch, Epoch, Record, Seconds, TrainUnit
 
 with needing_torch("core_sdk.pytorch"):
     from core_sdk._runtime.lr_scheduler import LRScheduler
-    from core_sdk.loop.moving import to_device
+    from core_sdk.loop._moving import to_device
     from core_sdk.pytorch import samplers
     from core_sdk.pytorch._callback import PyTorchCallback
     from core_sdk.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext

@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import BatchSampler, Dataset, IterableDataset, Sampler
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from core_sdk.loop.moving import is_array
-from core_sdk.loop.sharded_dataset import has_shards
+from core_sdk.loop._moving import is_array
+from core_sdk.loop._sharded_dataset import has_shards
 from core_sdk.pytorch import samplers
 
 TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor

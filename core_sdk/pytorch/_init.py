@@ -20,7 +20,7 @@ from core_sdk._runtime.runtime import Runtime
 from core_sdk._runtime.strategies import default_strategy
 from core_sdk._runtime.torch_runtime import TorchRuntime
 from core_sdk.core import DistributedContext, TensorboardMode
-from core_sdk.loop import rng
+from core_sdk.loop import _rng as rng
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._run import BatchPosition, TrialRun
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 
 from core_sdk._runtime.runtime import Runtime
-from core_sdk.loop.moving import Mover
+from core_sdk.loop._moving import Mover
 from core_sdk.pytorch._reducers import Reducers
 
 if TYPE_CHECKING:

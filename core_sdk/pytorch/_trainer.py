@@ -13,9 +13,9 @@ from core_sdk._ground.environment import is_test_mode
 from core_sdk._ground.records import Keep
 from core_sdk._runtime.stopping import StopFlag, StopReason
 from core_sdk.core import Unit
-from core_sdk.loop import rng
-from core_sdk.loop.driver import CheckpointPolicy, Driver, Schedule
-from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit, check_length
+from core_sdk.loop import _rng as rng
+from core_sdk.loop._driver import CheckpointPolicy, Driver, Schedule
+from core_sdk.loop._schedule import Batch, Epoch, Record, TrainUnit, check_length
 from core_sdk.pytorch._context import PyTorchTrialContext, run_of
 from core_sdk.pytorch._fitting.callbacks import TrialCallbacks
 from core_sdk.pytorch._fitting.checkpoint import TrialState, is_own, parts_to_keep, position_in, read_state

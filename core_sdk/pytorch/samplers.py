@@ -4,7 +4,7 @@ Apply them in this order: shuffle, repeat, divide among the ranks, make batches,
 it does all of this for a `DataLoader`, by a plan that is a function of the seed and the epoch.
 """
 
-from core_sdk.loop.samplers import (
+from core_sdk.loop._samplers import (
     DistributedBatchSampler,
     DistributedSampler,
     RepeatBatchSampler,

@@ -13,9 +13,7 @@ from core_sdk._ground.config.searchers import (
     SearcherConfig,
     SingleSearcher,
 )
-from core_sdk.search._method import Independent, Method
-from core_sdk.search._points import GridPoints, Points, SampledPoints
-from core_sdk.search.halving import (
+from core_sdk.search._halving import (
     Halving,
     PromotingHalving,
     StoppingHalving,
@@ -24,6 +22,8 @@ from core_sdk.search.halving import (
     brackets,
     rung_lengths,
 )
+from core_sdk.search._method import Independent, Method
+from core_sdk.search._points import GridPoints, Points, SampledPoints
 
 
 def open_method(searcher: SearcherConfig, space: HyperparameterSpace, seed: int) -> tuple[Points, Method]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from core_sdk.loop.plan import Draw
+from core_sdk.loop._plan import Draw
 
 
 class Batches(Iterator[Any]):

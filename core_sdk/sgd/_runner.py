@@ -27,12 +27,13 @@ from core_sdk._ground.records import Keep
 from core_sdk._runtime.devices import devices
 from core_sdk._runtime.strategies import NoStrategy, WeightedDdpStrategy
 from core_sdk._runtime.torch_runtime import TorchRuntime
-from core_sdk.loop import ResumableLoader, State, resumable, rng
-from core_sdk.loop.host_memory import HostMemory
-from core_sdk.loop.keeping import kept_parts
-from core_sdk.loop.plain import to_plain
-from core_sdk.loop.sharded_dataset import has_shards, is_sequence
-from core_sdk.loop.state import restore_random_numbers
+from core_sdk.loop import ResumableLoader, State, resumable
+from core_sdk.loop import _rng as rng
+from core_sdk.loop._host_memory import HostMemory
+from core_sdk.loop._keeping import kept_parts
+from core_sdk.loop._plain import to_plain
+from core_sdk.loop._sharded_dataset import has_shards, is_sequence
+from core_sdk.loop._state import restore_random_numbers
 from core_sdk.sgd import _passes
 from core_sdk.sgd._batches import Batches
 from core_sdk.sgd._creators import Creators, as_given, as_list

@@ -30,7 +30,7 @@ from core_sdk.errors import (
     WorkerFailedError,
     WorkersEndedError,
 )
-from core_sdk.loop.keeping import kept_parts
+from core_sdk.loop._keeping import kept_parts
 from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, TrainerMark
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
 from core_sdk.sgd._metrics import Metrics, flat, mean

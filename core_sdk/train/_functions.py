@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from core_sdk._ground.environment import known_grace_s
 from core_sdk.core import Context
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
-from core_sdk.train.worker.session import Session
+from core_sdk.train._worker.session import Session
 
 if TYPE_CHECKING:
-    from core_sdk.train.worker.shards import DatasetShard
+    from core_sdk.train._worker.shards import DatasetShard
 
 
 class CheckpointUploadMode(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from core_sdk.train.worker.session import Session
+from core_sdk.train._worker.session import Session
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ Figures = list[tuple[str, int | None, Any]]
 @pytest.fixture(scope="module")
 def program() -> Iterator[WarmProgram]:
     # The optimizers of torch import torch._dynamo at their first step.
-    modules = ("torch._dynamo", "core_sdk.core._init", "core_sdk.loop.state", "core_sdk.loop.loading")
+    modules = ("torch._dynamo", "core_sdk.core._init", "core_sdk.loop._state", "core_sdk.loop._loading")
     with warm_program("codebases.shapes:main", *modules) as program:
         yield program
 

@@ -22,7 +22,7 @@ from core_sdk._execution.experiments.protocol import Want
 from core_sdk._execution.experiments.submission import submit
 from core_sdk._home import Home
 from core_sdk.client import Tracker
-from core_sdk.loop import rng
+from core_sdk.loop import _rng as rng
 from core_sdk.pytorch import Epoch, Trainer, init
 
 # They train, with PyTorch, to an accuracy.

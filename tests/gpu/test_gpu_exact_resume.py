@@ -19,8 +19,8 @@ from torch.utils.data import TensorDataset
 
 from core_sdk import client, loop, pytorch
 from core_sdk._machine.processes import STOPPED
-from core_sdk.loop import rng
-from core_sdk.loop.host_memory import HostMemory
+from core_sdk.loop import _rng as rng
+from core_sdk.loop._host_memory import HostMemory
 
 pytestmark = needs("gpu")
 
@@ -102,7 +102,7 @@ def test_random_numbers_are_restored_before_a_script_uses_the_gpu(
     status, output, errors = run_script(
         """
         import torch
-        from core_sdk.loop import rng
+        from core_sdk.loop import _rng as rng
 
         torch.manual_seed(1)
         assert not torch.cuda.is_initialized()

@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from core_sdk import core, loop
 from core_sdk._analysis.tensors import export
 from core_sdk._home.storage import DirectoryStorage
-from core_sdk.loop.host_memory import HostMemory
+from core_sdk.loop._host_memory import HostMemory
 
 pytestmark = needs("gpu")
 

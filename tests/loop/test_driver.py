@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from core_sdk.loop.driver import Driver, Schedule, TrainingProgress
-from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit
+from core_sdk.loop._driver import Driver, Schedule, TrainingProgress
+from core_sdk.loop._schedule import Batch, Epoch, Record, TrainUnit
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from parts import needs
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, WeightedRandomSampler
 
 from core_sdk import errors, loop
-from core_sdk.loop.plain import from_plain, to_plain
+from core_sdk.loop._plain import from_plain, to_plain
 from core_sdk.pytorch import samplers
 
 PAGE = Path(__file__).parents[2] / "docs" / "exact-resume.md"

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from core_sdk.loop.host_memory import HostMemory
+from core_sdk.loop._host_memory import HostMemory
 
 
 def written(state: Any) -> tuple[int, Any]:

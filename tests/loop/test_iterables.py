@@ -14,7 +14,7 @@ from loop.toy_datasets import Counting, Drifting, Forgetful
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Sampler
 
 from core_sdk import errors, loop
-from core_sdk.loop import rng
+from core_sdk.loop import _rng as rng
 
 
 def nodes(sampler: Any, *, is_drawn_from: bool = False) -> Any:

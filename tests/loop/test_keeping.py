@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from core_sdk._ground.records import Keep
-from core_sdk.loop.keeping import kept_parts
+from core_sdk.loop._keeping import kept_parts
 
 PARTS = ("models", "optimizers", "training")
 

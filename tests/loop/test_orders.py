@@ -9,9 +9,9 @@ import pytest
 import torch
 from parts import needs
 
-from core_sdk.loop.orders import Listed, Order, Sequential, Shuffled, Weighted
-from core_sdk.loop.orders._shuffled import shuffled
-from core_sdk.loop.rng import key
+from core_sdk.loop._orders import Listed, Order, Sequential, Shuffled, Weighted
+from core_sdk.loop._orders._shuffled import shuffled
+from core_sdk.loop._rng import key
 
 FIRST_SHUFFLE = [7, 6, 4, 8, 1, 2, 0, 3, 5, 9]
 LARGE_SHUFFLE = [8757839, 7054618, 6334444]

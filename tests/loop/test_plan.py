@@ -7,8 +7,8 @@ from itertools import islice
 import pytest
 from parts import needs
 
-from core_sdk.loop.orders import Sequential, Shuffled
-from core_sdk.loop.plan import Draw, LastBatch, Plan, Position
+from core_sdk.loop._orders import Sequential, Shuffled
+from core_sdk.loop._plan import Draw, LastBatch, Plan, Position
 
 SIZE = 24
 LAST_BATCHES: tuple[LastBatch, ...] = ("drop", "keep", "carry")

@@ -48,8 +48,8 @@ from torch.utils.data import (
 )
 
 from core_sdk import core, errors, loop
-from core_sdk.loop import rng
-from core_sdk.loop.plan import LastBatch
+from core_sdk.loop import _rng as rng
+from core_sdk.loop._plan import LastBatch
 
 Batches = list[list[Any]]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from core_sdk.loop import rng
+from core_sdk.loop import _rng as rng
 
 
 def draw() -> tuple[float, float, float]:

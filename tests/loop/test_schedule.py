@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core_sdk.loop import Batch, Counters, Epoch, Record, Seconds, TrainUnit
-from core_sdk.loop.schedule import TrainingClock, check_length, completed_share, is_due, is_reached
+from core_sdk.loop._schedule import TrainingClock, check_length, completed_share, is_due, is_reached
 
 BATCHES_PER_EPOCH = 3
 BATCH_SIZE = 8

@@ -19,7 +19,7 @@ from parts import needs
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from core_sdk import errors, loop
-from core_sdk.loop.plan import LastBatch
+from core_sdk.loop._plan import LastBatch
 
 LENGTHS = [5, 0, 17, 1, 30, 3, 0]
 """More shards than ranks, of very different sizes."""

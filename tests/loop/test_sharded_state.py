@@ -19,7 +19,7 @@ from core_sdk._analysis.tensors._reading import opened
 from core_sdk._home.storage import DirectoryStorage
 from core_sdk.client import Tracker
 from core_sdk.loop import State
-from core_sdk.loop.sharded_tensors import planned
+from core_sdk.loop._sharded_tensors import planned
 
 
 def train(job: str, num_steps: str, result: str, splits: str = "True") -> None:
@@ -51,7 +51,7 @@ def count_plans() -> None:
     distributed = core.DistributedContext.from_torch_distributed()
     with (
         core.init(distributed=distributed) as core_context,
-        patch("core_sdk.loop.sharded_tensors.planned", wraps=planned) as plan,
+        patch("core_sdk.loop._sharded_tensors.planned", wraps=planned) as plan,
     ):
         model = torch.nn.Linear(3, 5)
         fully_shard(model)

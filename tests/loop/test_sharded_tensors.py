@@ -15,8 +15,8 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 from core_sdk.core import DistributedContext
 from core_sdk.errors import CheckpointTooNewError
-from core_sdk.loop import sharded_tensors
-from core_sdk.loop.sharded_tensors import Place
+from core_sdk.loop import _sharded_tensors as sharded_tensors
+from core_sdk.loop._sharded_tensors import Place
 
 
 @pytest.fixture(scope="module")

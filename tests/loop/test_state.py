@@ -33,8 +33,8 @@ import core_sdk as det
 from core_sdk.core import Context
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop import State
-from core_sdk.loop.plain import to_plain
-from core_sdk.loop.state import restore_random_numbers
+from core_sdk.loop._plain import to_plain
+from core_sdk.loop._state import restore_random_numbers
 
 
 class Training:
@@ -617,7 +617,7 @@ def test_each_rank_goes_on_with_random_numbers_of_its_own() -> None:
     for rank in range(2):
         torch.manual_seed(rank)
         random.seed(rank)
-        states.append(det.loop.rng.capture())
+        states.append(det.loop._rng.capture())
 
     def drawn(rank: int) -> tuple[float, float]:
         restore_random_numbers(states, rank)

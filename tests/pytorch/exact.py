@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from core_sdk.loop import rng
+from core_sdk.loop import _rng as rng
 from core_sdk.pytorch import (
     Batch,
     DataLoader,

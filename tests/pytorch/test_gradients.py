@@ -104,7 +104,7 @@ def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, tmp_pa
 def test_other_ranks_take_the_mean_of_all_gradients(tmp_path: Path) -> None:
     """On another number of ranks, each rank resumes with the mean of all gradients."""
     from core_sdk._runtime.gradients import read_gradients
-    from core_sdk.loop.plan import DataParallelRank
+    from core_sdk.loop._plan import DataParallelRank
 
     for rank, value in enumerate([1.0, 5.0]):
         torch.save([[torch.tensor([value]), None]], tmp_path / f"gradients.{rank}.pt")

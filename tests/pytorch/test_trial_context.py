@@ -349,7 +349,7 @@ def test_random_numbers_follow_from_the_seed_of_the_trial() -> None:
 
     with pytorch.init() as context:
         first, seed = draws(), context.get_trial_seed()
-    from core_sdk.loop import rng
+    from core_sdk.loop import _rng as rng
 
     rng.seed_all(seed)
     assert draws() == first

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from core_sdk import pytorch
-from core_sdk.loop import rng
+from core_sdk.loop import _rng as rng
 
 NUM_SAMPLES = 20
 SEED = 17

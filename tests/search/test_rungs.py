@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core_sdk.search._halving._brackets import bracket_depths, brackets, num_powers
+from core_sdk.search._halving._rungs import rung_lengths
 from core_sdk.search._scores import score_of
-from core_sdk.search.halving._brackets import bracket_depths, brackets, num_powers
-from core_sdk.search.halving._rungs import rung_lengths
 
 
 @pytest.mark.parametrize(

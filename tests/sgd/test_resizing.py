@@ -18,8 +18,8 @@ from sgd.creators import CREATORS, NUM_SAMPLES, model_creator, optimizer_creator
 from torch.utils.data import Dataset, default_collate
 
 from core_sdk._execution.workers import LocalEngine
-from core_sdk.loop.orders import Shuffled
-from core_sdk.loop.plan import Plan
+from core_sdk.loop._orders import Shuffled
+from core_sdk.loop._plan import Plan
 from core_sdk.sgd import PyTorchTrainer
 
 # Each starts several processes with torch: too long for `make test`.

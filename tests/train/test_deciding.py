@@ -11,8 +11,8 @@ from core_sdk._home.checkpoints import RecordedCheckpoint
 from core_sdk._runtime.retention import best, to_delete
 from core_sdk._runtime.workers import num_workers
 from core_sdk.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-from core_sdk.train.worker.running import takes_config
-from core_sdk.train.worker.saving import own_names
+from core_sdk.train._worker.running import takes_config
+from core_sdk.train._worker.saving import own_names
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from core_sdk import train
 from core_sdk.core import DistributedContext
 from core_sdk.loop import resumable
 from core_sdk.train import ScalingConfig, TorchTrainer
+from core_sdk.train._worker.epochs import Epochs
+from core_sdk.train._worker.shards import DatasetShard
 from core_sdk.train.torch._loader import PreparedLoader
-from core_sdk.train.worker.epochs import Epochs
-from core_sdk.train.worker.shards import DatasetShard
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ from distributed.ranks import Threads
 
 from core_sdk.core import DistributedContext
 from core_sdk.errors import UnevenReportsError
-from core_sdk.train.worker.meeting import CheckpointMeeting, Decided, Standing, decide
+from core_sdk.train._worker.meeting import CheckpointMeeting, Decided, Standing, decide
 
 Script = Callable[[CheckpointMeeting, int], object]
 

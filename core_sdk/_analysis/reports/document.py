@@ -16,7 +16,7 @@ from core_sdk._home.finding.groups import metric_names
 from core_sdk._home.media import HomeMedia
 from core_sdk._home.rows import ExperimentRow
 from core_sdk.errors import RecordDamagedError
-from core_sdk.search.importance import importances
+from core_sdk.search._importance import importances
 
 _MOST_ROWS = 200
 _MOST_COLUMNS = 24

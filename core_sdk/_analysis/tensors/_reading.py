@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 
 from core_sdk._home.storage import DirectoryStorage, Storage
 from core_sdk.errors import CheckpointError, MissingDependencyError
-from core_sdk.loop.sharded_tensors import INDEX_NAME, put_back, whole_tensors
+from core_sdk.loop._sharded_tensors import INDEX_NAME, put_back, whole_tensors
 
 logger = logging.getLogger("core_sdk.tensors")
 

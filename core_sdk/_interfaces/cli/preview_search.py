@@ -12,7 +12,7 @@ from core_sdk._interfaces.render.output import AsJson, Properties, choose_form, 
 from core_sdk._interfaces.render.tables import Column, print_table
 
 if TYPE_CHECKING:
-    from core_sdk.search.preview import Preview, Trained
+    from core_sdk.search._preview import Preview, Trained
 
 Speed = Annotated[
     float | None,
@@ -40,7 +40,7 @@ def preview_search(
     chosen. A unit of training is what the searcher counts: an epoch, for example.
     """
     from core_sdk._ground.config import load
-    from core_sdk.search.preview import preview
+    from core_sdk.search._preview import preview
 
     loaded = load(read_config(config), source=str(config), overrides=override or ())
     for warning in loaded.warnings:

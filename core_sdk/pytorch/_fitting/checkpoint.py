@@ -16,11 +16,11 @@ from core_sdk._runtime.gradients import GRADIENT_FILES
 from core_sdk._runtime.runtime import PARTS as WRAPPED
 from core_sdk._runtime.runtime import Runtime
 from core_sdk.errors import StateMismatchError
-from core_sdk.loop import rng
-from core_sdk.loop.host_memory import HostMemory
-from core_sdk.loop.keeping import kept_parts
-from core_sdk.loop.plain import from_plain, to_plain
-from core_sdk.loop.state import SHARDED_FILES, restore_random_numbers
+from core_sdk.loop import _rng as rng
+from core_sdk.loop._host_memory import HostMemory
+from core_sdk.loop._keeping import kept_parts
+from core_sdk.loop._plain import from_plain, to_plain
+from core_sdk.loop._state import SHARDED_FILES, restore_random_numbers
 from core_sdk.pytorch._fitting.callbacks import TrialCallbacks
 from core_sdk.pytorch._fitting.data import Data
 from core_sdk.pytorch._fitting.progress import FitProgress

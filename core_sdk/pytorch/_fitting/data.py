@@ -8,7 +8,7 @@ from typing import Any
 from core_sdk._distributed import DistributedContext
 from core_sdk.errors import NotExactError
 from core_sdk.loop import ResumableLoader, resumable
-from core_sdk.loop.plan import Draw
+from core_sdk.loop._plan import Draw
 from core_sdk.pytorch._data import DataLoader
 from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial

@@ -9,8 +9,8 @@ from core_sdk._ground.records import number_of
 from core_sdk._runtime.best import BestValidation
 from core_sdk._runtime.runtime import Runtime
 from core_sdk._runtime.stopping import StopFlag
-from core_sdk.loop import rng
-from core_sdk.loop.plan import Draw
+from core_sdk.loop import _rng as rng
+from core_sdk.loop._plan import Draw
 from core_sdk.pytorch._fitting.callbacks import TrialCallbacks
 from core_sdk.pytorch._fitting.checkpoint import TrialState
 from core_sdk.pytorch._fitting.data import Data

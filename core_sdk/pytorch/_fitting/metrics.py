@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from core_sdk._ground.records import from_json, number_of, to_json
-from core_sdk.loop.moving import is_array
+from core_sdk.loop._moving import is_array
 
 logger = logging.getLogger("core_sdk.pytorch")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core_sdk.loop.driver import TrainingProgress
+from core_sdk.loop._driver import TrainingProgress
 
 
 class FitProgress(TrainingProgress):

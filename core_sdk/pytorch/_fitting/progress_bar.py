@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from core_sdk.loop.schedule import Batch, Counters, Epoch, Record, Seconds, TrainUnit
+from core_sdk.loop._schedule import Batch, Counters, Epoch, Record, Seconds, TrainUnit
 
 _NAMES = {Batch: "batches", Epoch: "epochs", Record: "samples", Seconds: "seconds"}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from core_sdk.loop import rng
+from core_sdk.loop import _rng as rng
 from core_sdk.pytorch._fitting.callbacks import TrialCallbacks
 from core_sdk.pytorch._fitting.data import VALIDATION_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.metrics import (

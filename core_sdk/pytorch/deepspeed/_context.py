@@ -16,7 +16,7 @@ import torch
 from core_sdk._runtime.runtime import Runtime
 from core_sdk.core import DistributedContext
 from core_sdk.errors import MissingDependencyError
-from core_sdk.loop.plan import DataParallelRank
+from core_sdk.loop._plan import DataParallelRank
 from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._run import TrialRun
 from core_sdk.util import merge_dicts

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from core_sdk._runtime.runtime import PARTS as WRAPPED
-from core_sdk.loop.plan import Draw
+from core_sdk.loop._plan import Draw
 from core_sdk.pytorch._fitting.checkpoint import TrialState
 from core_sdk.pytorch._fitting.data import TRAINING_LOADER, VALIDATION_LOADER, Data
 from core_sdk.pytorch._fitting.fitting import Fitting

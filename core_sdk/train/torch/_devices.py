@@ -6,8 +6,8 @@ import torch
 
 from core_sdk._ground.environment import add_variables
 from core_sdk._runtime.devices import devices
-from core_sdk.loop import rng
-from core_sdk.train.worker.session import Session
+from core_sdk.loop import _rng as rng
+from core_sdk.train._worker.session import Session
 
 
 def get_device() -> torch.device:

@@ -10,11 +10,11 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from core_sdk.loop import resumable
-from core_sdk.loop.moving import to_device
-from core_sdk.loop.sharded_dataset import has_shards
+from core_sdk.loop._moving import to_device
+from core_sdk.loop._sharded_dataset import has_shards
+from core_sdk.train._worker.epochs import Epochs
+from core_sdk.train._worker.session import Session
 from core_sdk.train.torch._devices import get_device
-from core_sdk.train.worker.epochs import Epochs
-from core_sdk.train.worker.session import Session
 
 
 def prepare_data_loader(

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from core_sdk._runtime.strategies import worker_strategy
+from core_sdk.train._worker.session import Session
 from core_sdk.train.torch._devices import get_device
-from core_sdk.train.worker.session import Session
 
 
 def prepare_model(

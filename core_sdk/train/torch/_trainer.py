@@ -10,10 +10,10 @@ from typing import Any
 from core_sdk._ground.environment import Environment
 from core_sdk.errors import TrialNotFoundError
 from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
+from core_sdk.train._driver.fitting import fit
 from core_sdk.train._program import TrainingProgram
 from core_sdk.train._result import Result, find_trial
-from core_sdk.train.driver.fitting import fit
-from core_sdk.train.worker.running import takes_config
+from core_sdk.train._worker.running import takes_config
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from core_sdk._interfaces.server.routes.bounds import (
     differing_values,
 )
 from core_sdk._interfaces.server.shared_view import SharedView
-from core_sdk.search.importance import Importance, importances
+from core_sdk.search._importance import Importance, importances
 
 _MOST_HPARAMS = 100
 _MOST_CHOICES = 1000

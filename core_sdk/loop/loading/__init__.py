@@ -1,3 +1,0 @@
-"""Data loaders that resume after a stop with the very next sample."""
-
-from core_sdk.loop.loading._resumable import ResumableLoader, resumable
