@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -19,9 +19,11 @@ from core_sdk._ground.records import (
     SearchRecord,
     Source,
     StopAcknowledged,
+    Time,
     from_json,
     metrics_from_json,
 )
+from core_sdk._home.fields import Title
 
 TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
 """PAUSED: stopped on request, to be continued. CANCELED: interrupted by Ctrl-C, canceled or killed. ERROR: it raised,
@@ -37,7 +39,7 @@ CheckpointState = Literal["COMPLETED", "PARTIALLY_DELETED", "DELETED"]
 class ExperimentRow:
     experiment_id: int
     name: str
-    created: float
+    created: Time
     """Seconds since the Unix epoch, as all times here."""
     labels: tuple[str, ...]
     description: str
@@ -74,50 +76,50 @@ class WriterRow:
     """The time of its last record that is here."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrialRow:
-    trial_id: int
-    experiment_id: int
-    experiment_name: str
-    state: TrialState
-    reason: str
+    trial_id: Annotated[int, Title("ID", "id")]
+    name: Annotated[str, Title("Name")] = ""
+    """The name that somebody has given to it, or else a generated one."""
+    experiment_id: Annotated[int, Title("Experiment ID")]
+    experiment_name: Annotated[str, Title("Experiment", "experiment")]
+    labels: Annotated[tuple[str, ...], Title("Labels", "label")]
+    state: Annotated[TrialState, Title("State")]
+    reason: Annotated[str, Title("Reason")]
     """The reason for the state: the error's last line, "killed by SIGKILL", or who asked for the stop; and how many
     records were lost. Empty if there is nothing to say."""
-    hparams: dict[str, Any]
-    created: float
-    ended: float | None
-    num_attempts: int
-    steps_completed: int
-    """The highest step of any report that is not superseded."""
-    progress: float | None
+    status: Annotated[str, Title("Status")] = ""
+    progress: Annotated[float | None, Title("Progress")] = None
     """The chief's."""
-    status: str
-    metadata: dict[str, Any] | None
-    latest_checkpoint: str | None
-    continued_from: str | None
-    num_dropped: int
-    """Records that could not be written, in all attempts."""
-    num_bad_lines: int
-    ranks: tuple[RankRow, ...]
+    ranks: Annotated[tuple[RankRow, ...], Title("Ranks")]
     """The ranks that have recorded something in the newest attempt; empty if only the chief has."""
-    labels: tuple[str, ...]
-    environment: EnvironmentRecord | None
-    """The newest that an attempt has recorded."""
-    is_archived: bool = False
-    name: str = ""
-    """The name that somebody has given to it, or else a generated one."""
-    notes: str = ""
-    """Markdown."""
-    seed: int = 0
-    parent: int | None = None
+    writers: Annotated[tuple[WriterRow, ...], Title("Writers")] = ()
+    """The writers beside the ranks, by name."""
+    steps_completed: Annotated[int, Title("Steps", "steps")]
+    """The highest step of any report that is not superseded."""
+    num_attempts: Annotated[int, Title("Attempts", "attempts")]
+    seed: Annotated[int, Title("Seed", "trial.seed")] = 0
+    created: Annotated[Time, Title("Started", "started")]
+    ended: Annotated[Time | None, Title("Ended")]
+    hparams: Annotated[dict[str, Any], Title("Hyperparameters")]
+    metadata: Annotated[dict[str, Any] | None, Title("Metadata")] = None
+    latest_checkpoint: Annotated[str | None, Title("Checkpoint", "checkpoint")]
+    continued_from: Annotated[str | None, Title("Continued from")]
+    parent: Annotated[int | None, Title("Parent")] = None
     """The trial of which this one is a variation."""
-    hypothesis: str = ""
+    hypothesis: Annotated[str, Title("Hypothesis")] = ""
     """What the variation is expected to show."""
-    verdict: str = ""
+    verdict: Annotated[str, Title("Verdict")] = ""
     """What somebody has decided about it: `keep` or `discard`."""
     verdict_reason: str = ""
-    writers: tuple[WriterRow, ...] = ()
-    """The writers beside the ranks, by name."""
+    environment: Annotated[EnvironmentRecord | None, Title("Environment")]
+    """The newest that an attempt has recorded."""
+    num_dropped: Annotated[int, Title("Lost records", "dropped")]
+    """Records that could not be written, in all attempts."""
+    num_bad_lines: Annotated[int, Title("Damaged lines", "damaged_lines")]
+    notes: Annotated[str, Title("Notes")] = ""
+    """Markdown."""
+    is_archived: Annotated[bool, Title("Archived", "archived")] = False
 
 
 @dataclass(frozen=True)
@@ -364,7 +366,7 @@ class CheckpointRow:
     attempt: int
     steps_completed: int
     state: CheckpointState
-    time: float
+    time: Time
     size_bytes: int
     storage: str
     """The storage's URL."""

@@ -56,15 +56,19 @@ class Profile(Line, tag="profile"):
     metrics: dict[str, int | float | str]
 
 
-class ProgressReported(Line, tag="progress"):
+class OfTrial(Line):
+    """The base of records that tell fields of a trial's row, by their names. What is None is unchanged."""
+
+
+class ProgressReported(OfTrial, tag="progress"):
     progress: float
 
 
-class StatusSet(Line, tag="status"):
+class StatusSet(OfTrial, tag="status"):
     status: str
 
 
-class MetadataSet(Line, tag="metadata"):
+class MetadataSet(OfTrial, tag="metadata"):
     metadata: dict[str, Any]
 
 
@@ -154,8 +158,8 @@ class TrialLabelsChanged(Line, tag="trial_labels"):
     removed: list[str] = []
 
 
-class TrialDescribed(Line, tag="trial_described"):
-    """Somebody named the trial, wrote its notes, or judged it. What is None is unchanged."""
+class TrialDescribed(OfTrial, tag="trial_described"):
+    """Somebody named the trial, wrote its notes, or judged it."""
 
     name: str | None = None
     """An empty name stands for the generated one."""

@@ -127,7 +127,7 @@ class Index(View):
             if not found:
                 self.home.experiment(id_or_name).read()
         else:
-            found = self._experiments(Where("name = ? AND (search IS NOT NULL OR NOT is_submitted)", (id_or_name,)))
+            found = self._experiments(Where("name = ? AND (has_search OR NOT is_submitted)", (id_or_name,)))
         if not found:
             raise ExperimentNotFoundError(id_or_name, self.home.root)
         if len(found) > 1:

@@ -22,16 +22,15 @@ from core_sdk._ground.records import (
     Dropped,
     Ended,
     MetadataSet,
+    OfTrial,
     Profile,
     ProgressReported,
     Record,
     Report,
     Settled,
     Source,
-    StatusSet,
     StopAcknowledged,
     TrialArchivedSet,
-    TrialDescribed,
     TrialLabelsChanged,
     from_json,
 )
@@ -54,15 +53,8 @@ _COURSE = (
     "is_spooled",
     "last_time",
     "resumed_steps",
-    "progress",
-    "status",
-    "metadata",
     "label_changes",
     "drop_reason",
-    "new_name",
-    "new_notes",
-    "verdict",
-    "verdict_reason",
     "last_steps",
     "archived_attempt",
     "settled",
@@ -70,7 +62,7 @@ _COURSE = (
 _END = ("stop_source", "ended", "outcome", "error", "exit_time", "exit_code", "exit_problem")
 _COUNTS = ("end_offset", "fingerprint", "mtime_ns", "num_reports", "num_bad_lines", "num_dropped")
 _NOT_ENDED: AttemptRow = dict.fromkeys(("stop_source", "ended", "outcome", "error"))
-_NOTHING_READ: AttemptRow = dict.fromkeys((*_COURSE, "environment", *_END)) | dict.fromkeys(_COUNTS, 0)
+_NOTHING_READ: AttemptRow = dict.fromkeys((*_COURSE, "environment", *_END)) | dict.fromkeys(_COUNTS, 0) | {"told": "{}"}
 _UPDATE_ATTEMPT = f"UPDATE attempt SET {', '.join(f'{name} = :{name}' for name in _NOTHING_READ)} WHERE id = :id"
 
 # Only the chief's journal tells how the attempt goes; other records of other ranks and of writers are ignored.
@@ -113,6 +105,7 @@ class JournalIndexer:
         self._batch = batch
         self._connection = batch.connection
         self._row = row
+        self._told: dict[str, Any] = msgspec.json.decode(row["told"])
 
     def read(self, journal: Path, size_bytes: int) -> None:
         """Reads the first `size_bytes`. Without a limit, a journal that grows fast enough would be read for ever."""
@@ -129,7 +122,7 @@ class JournalIndexer:
         self._row["fingerprint"] = fingerprint(journal, self._row["end_offset"])
 
     def save(self, **columns: object) -> None:
-        self._row |= columns
+        self._row |= {"told": _json(self._told), **columns}
         self._connection.execute(_UPDATE_ATTEMPT, self._row)
 
     def _add(self, chunk: Chunk) -> list[ValueError]:
@@ -236,22 +229,15 @@ class JournalIndexer:
                 row["is_spooled"] = record.is_spooled
                 row |= _NOT_ENDED  # a writer may come back
                 row["resumed_steps"] = None if row["rank"] else record.resumed_steps
-            case ProgressReported():
-                row["progress"] = record.progress
-            case StatusSet():
-                row["status"] = record.status
-            case MetadataSet():
-                row["metadata"] = _free_json(record.metadata)
+            case OfTrial():
+                if isinstance(record, MetadataSet):
+                    from_json(record.metadata)
+                told = msgspec.structs.asdict(record)
+                self._told |= {name: told[name] for name in told.keys() - {"time"} if told[name] is not None}
             case TrialLabelsChanged():
                 changes = msgspec.json.decode(row["label_changes"] or "{}")
                 changes |= dict.fromkeys(record.added, True) | dict.fromkeys(record.removed, False)
                 row["label_changes"] = _json(changes)
-            case TrialDescribed():
-                row["new_name"] = row["new_name"] if record.name is None else record.name
-                row["new_notes"] = row["new_notes"] if record.notes is None else record.notes
-                row["verdict"] = row["verdict"] if record.verdict is None else record.verdict
-                told = row["verdict_reason"] if record.verdict_reason is None else record.verdict_reason
-                row["verdict_reason"] = told
             case TrialArchivedSet():
                 row["archived_attempt"] = record.attempt
             case Settled():
@@ -291,9 +277,3 @@ def _values_of(record: Report | Profile) -> dict[str, Any]:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _free_json(value: object) -> str:
-    """Returns a free-form value as JSON text. Raises `ValueError` for a value that could not be read back."""
-    from_json(value)
-    return _json(value)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk._home.folders import ExperimentFolder, Home, TrialFolder
-from core_sdk._home.index._schema import Where
+from core_sdk._home.index._schema import OF_EXPERIMENT, Where
 from core_sdk._home.index._transaction import IndexTransaction, RefreshResult
 from core_sdk._home.index._trial_indexing import forget_trial, has_changed, index_trial, known_trials
 from core_sdk._home.index._trials import open_attempts
@@ -98,13 +98,10 @@ def _index_or_forget_experiment(folder: ExperimentFolder, batch: IndexTransactio
 def _index_experiment(folder: ExperimentFolder, connection: sqlite3.Connection) -> None:
     signature = _signature(folder.record_path)  # before it is read, so that a later change is seen
     record = folder.read()
-    labels = msgspec.json.encode(record.labels).decode()
-    search = None if record.search is None else msgspec.json.encode(record.search).decode()
-    row = (
-        *(folder.experiment_id, record.name, record.created, labels, record.description),
-        *(record.parent, record.is_submitted, record.is_archived, search, signature or ""),
-    )
-    connection.execute(f"INSERT OR REPLACE INTO experiment VALUES ({', '.join('?' * len(row))})", row)
+    recorded = msgspec.json.encode({name: getattr(record, name) for name in OF_EXPERIMENT}).decode()
+    found = record.name, record.is_submitted, record.search is not None
+    row = folder.experiment_id, *found, recorded, signature or ""
+    connection.execute("INSERT OR REPLACE INTO experiment VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def _signature(record: Path) -> str | None:

@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection
+from dataclasses import fields
 from typing import NamedTuple
 
 import msgspec
 
-from core_sdk._ground.records import MAX_INT, Source
+from core_sdk._ground.records import MAX_INT, ExperimentRecord, OfTrial, Source, TrialRecord
+from core_sdk._home.rows import ExperimentRow, TrialRow
 
-REVISION = 23
-"""Raise it whenever a table changes, or what stands in it: an index of another revision is built again."""
+_CONTENT = 24
+"""Raise it whenever something else stands in the same tables."""
 
 SCHEMA = """
 CREATE TABLE experiment (
     experiment_id INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
-    created REAL NOT NULL,
-    labels TEXT NOT NULL,
-    description TEXT NOT NULL,
-    parent INTEGER,
     is_submitted INTEGER NOT NULL,
-    is_archived INTEGER NOT NULL,
-    -- How a submitted experiment stands, as JSON; NULL until a master has begun it.
-    search TEXT,
+    -- Whether a master has begun it.
+    has_search INTEGER NOT NULL,
+    -- The fields of its record that its row has, as JSON.
+    recorded TEXT NOT NULL,
     signature TEXT NOT NULL
 );
 CREATE TABLE trial (
     trial_id INTEGER PRIMARY KEY,
     experiment_id INTEGER NOT NULL,
-    created REAL NOT NULL,
-    hparams TEXT NOT NULL,
-    labels TEXT NOT NULL,
-    name TEXT NOT NULL,
-    notes TEXT NOT NULL,
-    seed INTEGER NOT NULL,
-    parent INTEGER,
-    hypothesis TEXT NOT NULL,
-    continued_from TEXT,
+    -- The fields of its record that its row has, as JSON.
+    recorded TEXT NOT NULL,
     num_attempts INTEGER NOT NULL,
     steps_completed INTEGER NOT NULL,
     -- The folder's, when it was last indexed to the end; 0 if it must be looked at again.
@@ -73,18 +66,11 @@ CREATE TABLE attempt (
     num_bad_lines INTEGER NOT NULL DEFAULT 0,
     num_dropped INTEGER NOT NULL DEFAULT 0,
     drop_reason TEXT,
-    progress REAL,
-    status TEXT,
-    metadata TEXT,
+    -- The fields of the trial's row that its records have told, as JSON.
+    told TEXT NOT NULL DEFAULT '{}',
     environment TEXT,
     -- Label -> whether the trial was given it, or lost it.
     label_changes TEXT,
-    -- What somebody has named the trial, and noted about it.
-    new_name TEXT,
-    new_notes TEXT,
-    -- What somebody has decided about it.
-    verdict TEXT,
-    verdict_reason TEXT,
     -- The step of the last report, at which an alert after it has happened.
     last_steps INTEGER,
     -- The newest attempt when the trial was archived.
@@ -162,6 +148,16 @@ CREATE TABLE alert (
 );
 CREATE INDEX alert_of_attempt ON alert (attempt_id);
 """
+
+OF_TRIAL = [field.name for field in fields(TrialRow) if field.name in TrialRecord.__struct_fields__]
+"""The fields of a trial's record that are kept as they are."""
+OF_EXPERIMENT = [field.name for field in fields(ExperimentRow) if field.name in ExperimentRecord.__struct_fields__]
+"""The fields of an experiment's record that are kept as they are."""
+
+_TOLD = [(kind.__name__, kind.__struct_fields__) for kind in OfTrial.__subclasses__()]
+
+REVISION = zlib.crc32(repr((_CONTENT, SCHEMA, OF_TRIAL, OF_EXPERIMENT, _TOLD)).encode()) >> 1
+"""It changes with the tables and with the fields that are kept: an index of another revision is built again."""
 
 BLOCKS = """attempt JOIN series ON series.attempt_id = attempt.id JOIN block ON block.series_id = series.id"""
 IS_VISIBLE = "block.last_steps <= series.visible_until"

@@ -18,7 +18,7 @@ from core_sdk._home.folders import Home, TrialFolder, journal_name
 from core_sdk._home.index._blocks import split_block
 from core_sdk._home.index._journal_indexing import AttemptRow, JournalIndexer, forget_attempts, insert_attempt
 from core_sdk._home.index._repeats import hide_repeated
-from core_sdk._home.index._schema import BLOCKS, FIRST_STEPS, LAST_STEPS, LAST_VISIBLE_STEPS, among
+from core_sdk._home.index._schema import BLOCKS, FIRST_STEPS, LAST_STEPS, LAST_VISIBLE_STEPS, OF_TRIAL, among
 from core_sdk._home.index._transaction import IndexTransaction
 from core_sdk._home.states import error_told
 from core_sdk._home.superseding import kept_until
@@ -121,11 +121,10 @@ def forget_trial(connection: sqlite3.Connection, trial_id: int) -> None:
 
 
 def _write(connection: sqlite3.Connection, trial_id: int, record: TrialRecord, num_attempts: int) -> None:
-    hparams, labels = (msgspec.json.encode(value).decode() for value in (record.hparams, record.labels))
+    recorded = msgspec.json.encode({name: getattr(record, name) for name in OF_TRIAL}).decode()
     # Without a time the trial counts as changed, so that after a kill it is indexed again.
-    described = labels, record.name, record.notes, record.seed, record.parent, record.hypothesis
-    row = trial_id, record.experiment_id, record.created, hparams, *described, record.continued_from, num_attempts
-    connection.execute("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '')", row)
+    row = trial_id, record.experiment_id, recorded, num_attempts
+    connection.execute("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, 0, 0, '')", row)
 
 
 def _journals(folder: TrialFolder, numbers: list[int]) -> list[_JournalKey]:

@@ -11,10 +11,10 @@ import msgspec
 
 from core_sdk._ground.alive import is_alive
 from core_sdk._ground.decoding import json_decoder
-from core_sdk._ground.records import EnvironmentRecord, SearchRecord, Settled, from_json, generated_name
+from core_sdk._ground.records import EnvironmentRecord, ExperimentRecord, Settled, from_json, generated_name
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.index._checkpoints import latest_checkpoints
-from core_sdk._home.index._schema import Where
+from core_sdk._home.index._schema import OF_EXPERIMENT, Where
 from core_sdk._home.rows import AlertRow, ExperimentRow, Marks, RankRow, TrialRow, TrialState, WriterRow, WriterState
 from core_sdk._home.states import AttemptEnd, experiment_state, trial_state, with_losses
 
@@ -34,7 +34,7 @@ def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptK
     return [(trial_id, number) for trial_id, number in connection.execute(query, where.values)]
 
 
-IS_LISTED = "experiment_id IN (SELECT experiment_id FROM trial) OR search IS NOT NULL"
+IS_LISTED = "experiment_id IN (SELECT experiment_id FROM trial) OR has_search"
 
 
 def in_experiments(where: Where) -> Where:
@@ -116,38 +116,26 @@ def _trial_row(
     chief = _of_chief(attempts)
     state, reason = _state(row["trial_id"], attempts, is_running)
     num_dropped = sum(found["num_dropped"] for found in attempts)
-    metadata, environment = _newest(chief, "metadata"), _newest(chief, "environment")
-    new_name, new_notes = _newest(chief, "new_name"), _newest(chief, "new_notes")
-    name = row["name"] if new_name is None else new_name
+    environment = _newest(chief, "environment")
+    told = msgspec.json.decode(row["recorded"]) | {"trial_id": row["trial_id"]}  # the folder may be a copy
+    for attempt in reversed(chief):
+        told |= msgspec.json.decode(attempt["told"])
+    told["name"] = told["name"] or generated_name(told["trial_id"], told["created"])
+    told["labels"] = _labels(told["labels"], chief)
     return TrialRow(
-        trial_id=row["trial_id"],
-        experiment_id=row["experiment_id"],
+        **told | {name: from_json(told[name]) for name in ("hparams", "metadata") if name in told},
         experiment_name=row["experiment_name"] or "",
         state=state,
         reason=with_losses(reason, num_dropped, _newest(attempts, "drop_reason") or ""),
-        hparams=from_json(msgspec.json.decode(row["hparams"])),
-        created=row["created"],
         ended=None if state == "ACTIVE" or not chief else _ended(chief[0]),
         num_attempts=row["num_attempts"],
         steps_completed=row["steps_completed"],
-        progress=_newest(chief, "progress"),
-        status=_newest(chief, "status") or "",
-        metadata=None if metadata is None else from_json(msgspec.json.decode(metadata)),
         latest_checkpoint=latest.get(row["trial_id"]),
-        continued_from=row["continued_from"],
         num_dropped=num_dropped,
         num_bad_lines=sum(found["num_bad_lines"] for found in attempts),
         ranks=_ranks(attempts),
         writers=_writers(folder, attempts),
-        labels=_labels(row, chief),
         is_archived=_is_archived(chief),
-        name=name or generated_name(row["trial_id"], row["created"]),
-        notes=row["notes"] if new_notes is None else new_notes,
-        seed=row["seed"],
-        parent=row["parent"],
-        hypothesis=row["hypothesis"],
-        verdict=_newest(chief, "verdict") or "",
-        verdict_reason=_newest(chief, "verdict_reason") or "",
         environment=None if environment is None else json_decoder(EnvironmentRecord)(environment),
     )
 
@@ -155,7 +143,9 @@ def _trial_row(
 def _ranks(attempts: Sequence[sqlite3.Row]) -> tuple[RankRow, ...]:
     ranks = [row for row in attempts if isinstance(row["rank"], int) and row["attempt"] == attempts[0]["attempt"]]
     rows = ranks if len(ranks) > 1 else []
-    return tuple(RankRow(row["rank"], row["host"] or "", row["progress"]) for row in rows)
+    return tuple(
+        RankRow(row["rank"], row["host"] or "", msgspec.json.decode(row["told"]).get("progress")) for row in rows
+    )
 
 
 def _writers(folder: TrialFolder, attempts: Sequence[sqlite3.Row]) -> tuple[WriterRow, ...]:
@@ -181,10 +171,10 @@ def _writer_row(folder: TrialFolder, name: str, row: sqlite3.Row) -> WriterRow:
     return WriterRow(name, row["host"] or "", state, reason, row["started"] or 0.0, row["last_time"] or 0.0)
 
 
-def _labels(row: sqlite3.Row, chief: Sequence[sqlite3.Row]) -> tuple[str, ...]:
+def _labels(first: Sequence[str], chief: Sequence[sqlite3.Row]) -> tuple[str, ...]:
     """Returns the labels that the trial began with, with all later changes."""
     changes = msgspec.json.decode(_newest(chief, "label_changes") or "{}")
-    labels = dict.fromkeys([*msgspec.json.decode(row["labels"]), *changes])
+    labels = dict.fromkeys([*first, *changes])
     return tuple(label for label in labels if changes.get(label, True))
 
 
@@ -194,19 +184,11 @@ def _is_archived(chief: Sequence[sqlite3.Row]) -> bool:
 
 
 def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> ExperimentRow:
-    search = None if row["search"] is None else json_decoder(SearchRecord)(row["search"])
-    return ExperimentRow(
-        experiment_id=row["experiment_id"],
-        name=row["name"],
-        created=row["created"],
-        labels=tuple(msgspec.json.decode(row["labels"])),
-        description=row["description"],
-        num_trials=len(states),
-        state=experiment_state(set(states)) if search is None else search.state,
-        parent=row["parent"],
-        is_archived=bool(row["is_archived"]),
-        search=search,
-    )
+    record = json_decoder(ExperimentRecord)(row["recorded"])
+    told = {name: getattr(record, name) for name in OF_EXPERIMENT}
+    told |= {"experiment_id": row["experiment_id"], "labels": tuple(record.labels)}
+    state = experiment_state(set(states)) if record.search is None else record.search.state
+    return ExperimentRow(**told, num_trials=len(states), state=state)
 
 
 def _state(
