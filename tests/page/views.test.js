@@ -16,7 +16,7 @@ import { figuresOf, withGaps } from "../../core_sdk/_interfaces/server/page/view
 /** @import { ColumnAnswer, Curve } from "api" */
 
 /** @param {ColumnAnswer["kind"]} kind @param {string} name @returns {ColumnAnswer} */
-const column = (kind, name, num_trials = 1) => ({ kind, name, type: "number", num_trials, is_constant: false });
+const column = (kind, name, num_trials = 1) => ({ kind, name, type: "number", num_trials, is_constant: false, title: "" });
 
 /** @param {string} name @param {number[]} x @param {Partial<Curve>} [other] @returns {Curve} */
 const curve = (name, x, other) => ({
@@ -188,6 +188,12 @@ test("a metric also has columns of its extremes", () => {
   const known = [column("field", "id"), column("metric", "validation.loss"), column("hyperparameter", "lr")];
 
   assert.deepEqual([...allColumns(known).keys()], ["id", "validation.loss", "lr", "min.validation.loss", "max.validation.loss"]);
+});
+
+test("a field is a column under the title that the server tells", () => {
+  const known = { ...column("field", "verdict"), type: "text", title: "Verdict" };
+
+  assert.equal(allColumns([known]).get("verdict")?.title, "Verdict");
 });
 
 test("the table begins with what most trials have", () => {

@@ -17,8 +17,10 @@ import msgspec
 
 from core_sdk._ground.records import strict_json
 from core_sdk._home import Home
+from core_sdk._home.fields import FieldKind, declared
 from core_sdk._home.finding.facts import flat_hparams
 from core_sdk._home.index import Index
+from core_sdk._home.rows import CheckpointRow, ExperimentRow, TrialRow
 from core_sdk.errors import CoreSDKError, MissingDependencyError
 
 if any(importlib.util.find_spec(name) is None for name in ("duckdb", "numpy")):
@@ -27,19 +29,27 @@ if any(importlib.util.find_spec(name) is None for name in ("duckdb", "numpy")):
 import duckdb
 import numpy as np
 
+_TYPES: dict[FieldKind, str] = {
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "time": "TIMESTAMP",
+    "text": "VARCHAR",
+    "bool": "BOOLEAN",
+    "texts": "VARCHAR[]",
+    "structure": "JSON",
+}
+
+
+ROWS: dict[str, type] = {"experiments": ExperimentRow, "trials": TrialRow, "checkpoints": CheckpointRow}
+"""The tables that have a column for each field of a row."""
+
 TABLES = {
-    "experiments": "experiment_id BIGINT, name VARCHAR, state VARCHAR, created TIMESTAMP, labels VARCHAR[], "
-    "description VARCHAR, parent BIGINT, is_archived BOOLEAN, num_trials BIGINT",
-    "trials": "trial_id BIGINT, name VARCHAR, experiment_id BIGINT, experiment_name VARCHAR, state VARCHAR, "
-    "reason VARCHAR, created TIMESTAMP, ended TIMESTAMP, num_attempts BIGINT, steps_completed BIGINT, "
-    "labels VARCHAR[], notes VARCHAR, seed BIGINT, hparams JSON, metadata JSON, parent BIGINT, hypothesis VARCHAR, "
-    "verdict VARCHAR, verdict_reason VARCHAR, latest_checkpoint VARCHAR, continued_from VARCHAR, is_archived BOOLEAN",
+    **{
+        table: ", ".join(f"{field.name} {_TYPES[field.kind]}" for field in declared(row)) for table, row in ROWS.items()
+    },
     "hparams": "trial_id BIGINT, name VARCHAR, value VARCHAR, number DOUBLE",
     "metrics": "trial_id BIGINT, attempt BIGINT, rank VARCHAR, group_name VARCHAR, name VARCHAR, "
     "steps_completed BIGINT, time TIMESTAMP, value DOUBLE",
-    "checkpoints": "storage_id VARCHAR, trial_id BIGINT, experiment_id BIGINT, attempt BIGINT, steps_completed BIGINT, "
-    "state VARCHAR, time TIMESTAMP, size_bytes BIGINT, storage VARCHAR, metadata JSON, metrics JSON, "
-    "is_pinned BOOLEAN, is_missing BOOLEAN",
 }
 """The tables with the names and types of their columns. Times are UTC."""
 _SERIES = "series_id BIGINT, trial_id BIGINT, attempt BIGINT, rank VARCHAR, group_name VARCHAR, name VARCHAR"
@@ -100,7 +110,10 @@ def opened(home: Home, tables: Iterable[str]) -> Iterator[duckdb.DuckDBPyConnect
             database.register("_points", {name: np.empty(0, kind) for name, kind in _POINTS.items()})
             database.execute(_METRICS)
             for table in tables:
-                _FILL[table](database, index)
+                if table in ROWS:
+                    _insert(database, table, TABLES[table], getattr(index, table)())
+                else:
+                    _FILL[table](database, index)
             yield database
 
 
@@ -111,18 +124,6 @@ def _first_words(error: duckdb.Error) -> str:
 
 def _quoted(path: Path | str) -> str:
     return str(path).replace("'", "''")
-
-
-def _fill_experiments(database: duckdb.DuckDBPyConnection, index: Index) -> None:
-    _insert(database, "experiments", TABLES["experiments"], index.experiments())
-
-
-def _fill_trials(database: duckdb.DuckDBPyConnection, index: Index) -> None:
-    _insert(database, "trials", TABLES["trials"], index.trials())
-
-
-def _fill_checkpoints(database: duckdb.DuckDBPyConnection, index: Index) -> None:
-    _insert(database, "checkpoints", TABLES["checkpoints"], index.checkpoints())
 
 
 def _fill_hparams(database: duckdb.DuckDBPyConnection, index: Index) -> None:
@@ -175,11 +176,8 @@ def _numbers(packed: bytes, count: int) -> np.ndarray[Any, Any]:
 
 
 _FILL: dict[str, Callable[[duckdb.DuckDBPyConnection, Index], None]] = {
-    "experiments": _fill_experiments,
-    "trials": _fill_trials,
     "hparams": _fill_hparams,
     "metrics": _fill_metrics,
-    "checkpoints": _fill_checkpoints,
 }
 
 

@@ -12,7 +12,6 @@ of a name that it means nothing in any of the trials, or more than one thing. On
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import time
 from collections import Counter
@@ -24,6 +23,7 @@ from typing import Any
 
 from core_sdk._ground.records import strict_json
 from core_sdk._home import View
+from core_sdk._home.fields import declared, titled
 from core_sdk._home.rows import Figures, TrialRow
 
 _FIRST_GROUPS = ("validation", "training")
@@ -34,20 +34,11 @@ _FIGURES: Mapping[str, Callable[[Figures], Any]] = {
 }
 _ABSENT: Any = object()
 _TRIAL: Mapping[str, Callable[[TrialRow], Any]] = {
-    **{field.name: attrgetter(field.name) for field in dataclasses.fields(TrialRow)},
-    "id": attrgetter("trial_id"),
-    "experiment": attrgetter("experiment_name"),
-    "steps": attrgetter("steps_completed"),
-    "attempts": attrgetter("num_attempts"),
-    "label": attrgetter("labels"),
-    "started": attrgetter("created"),
+    **{field.name: attrgetter(field.name) for field in declared(TrialRow)},
+    **{field.column.removeprefix("trial."): attrgetter(field.name) for field in titled(TrialRow).values()},
     "start_time": attrgetter("created"),
     "end_time": attrgetter("ended"),
     "duration": lambda row: (row.ended or time.time()) - row.created,
-    "archived": attrgetter("is_archived"),
-    "checkpoint": attrgetter("latest_checkpoint"),
-    "damaged_lines": attrgetter("num_bad_lines"),
-    "dropped": attrgetter("num_dropped"),
 }
 """What can be asked of a trial beside its hyperparameters and metrics. Times are in seconds since the Unix epoch, a
 duration in seconds."""

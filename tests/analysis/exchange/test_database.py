@@ -13,6 +13,7 @@ from parts import needs
 from core_sdk._analysis.exchange.run import ForeignRun, Row
 from core_sdk._analysis.exchange.taking import take_runs
 from core_sdk._home import Home
+from core_sdk._home.fields import declared
 from core_sdk._home.index import Index
 from core_sdk.errors import CoreSDKError
 
@@ -122,15 +123,18 @@ def test_a_query_reaches_no_file(home: Home, tmp_path: Path, monkeypatch: pytest
 
 @needs("duckdb")
 def test_the_document_names_all_columns(home: Home) -> None:
-    """docs/sql.md has each table with its columns in order."""
-    from core_sdk._analysis.exchange.database import TABLES
+    """docs/sql.md has each table. The columns of rows are their fields; it names others in order."""
+    from core_sdk._analysis.exchange.database import ROWS, TABLES
 
     documented = {
         match[1]: re.findall(r"`(\w+)`", match[2])
         for match in re.finditer(r"^\| `(\w+)` \|[^|]*\|(.*)\|$", DOCUMENT.read_text(), re.MULTILINE)
     }
 
-    assert documented == {table: [column[0] for column in ask(home, f"describe {table}")] for table in TABLES}
+    tables = {table: [column[0] for column in ask(home, f"describe {table}")] for table in TABLES}
+    of_rows = {table: [field.name for field in declared(row)] for table, row in ROWS.items()}
+    assert tables == documented | of_rows
+    assert all(set(documented[table]) <= set(names) for table, names in of_rows.items())
 
 
 @needs("duckdb")

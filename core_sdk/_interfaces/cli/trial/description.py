@@ -7,10 +7,11 @@ from typing import Any
 
 from core_sdk._ground.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
 from core_sdk._home import Home, open_view
+from core_sdk._home.fields import Field, titled
 from core_sdk._home.finding.facts import first_values
 from core_sdk._home.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.render.text import MOST_LISTED, format_size, format_time, listed, more_than
+from core_sdk._interfaces.render.text import MOST_LISTED, as_text, format_size, format_time, more_than
 from core_sdk.errors import RecordDamagedError
 
 _NUM_ALERTS = 10
@@ -45,36 +46,45 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
 
 
 def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str]:
-    return {
-        "Trial": str(trial.trial_id),
-        "Name": trial.name,
-        "Experiment": f"{trial.experiment_name} ({trial.experiment_id})",
-        "Labels": listed(trial.labels),
-        "State": trial.state,
-        "Reason": trial.reason,
-        "Status": trial.status,
-        "Progress": _percentage(trial.progress),
-        "Ranks": ", ".join(map(_rank, trial.ranks)),
-        "Writers": ", ".join(map(_writer, trial.writers)),
-        "Steps": str(trial.steps_completed),
-        "Attempts": str(trial.num_attempts),
-        "Seed": str(trial.seed),
-        "Started": format_time(trial.created),
-        "Ended": format_time(trial.ended),
-        "Hyperparameters": _free_form(trial.hparams),
-        "Metadata": _free_form(trial.metadata),
-        "Latest checkpoint": trial.latest_checkpoint or "",
-        "Continued from": trial.continued_from or "",
-        "Varies trial": "" if trial.parent is None else str(trial.parent),
-        "Hypothesis": trial.hypothesis,
-        "Verdict": f"{trial.verdict}: {trial.verdict_reason}" if trial.verdict_reason else trial.verdict,
-        "Command": shlex.join(command.argv) if command else "",
-        "Directory": command.cwd if command else "",
-        **(_environment(trial.environment) if trial.environment else {}),
-        "Lost records": f"{trial.num_dropped}; all others are kept" if trial.num_dropped else "",
-        "Notes": trial.notes,
-        "Damaged lines": str(trial.num_bad_lines) if trial.num_bad_lines else "",
-    }
+    lines: dict[str, str] = {}
+    for field in titled(TrialRow).values():
+        if field.name == "environment" and command is not None:
+            lines |= {"Command": shlex.join(command.argv), "Directory": command.cwd}
+        lines |= _lines(field, trial)
+    return lines
+
+
+def _lines(field: Field, trial: TrialRow) -> dict[str, str]:
+    """Returns what is shown of a field, by title."""
+    value = getattr(trial, field.name)
+    match field.name:
+        case "trial_id":
+            return {"Trial": str(value)}
+        case "experiment_id":
+            return {}
+        case "experiment_name":
+            return {field.title: f"{value} ({trial.experiment_id})"}
+        case "progress":
+            return {field.title: _percentage(value)}
+        case "ranks":
+            return {field.title: ", ".join(map(_rank, value))}
+        case "writers":
+            return {field.title: ", ".join(map(_writer, value))}
+        case "hparams" | "metadata":
+            return {field.title: _free_form(value)}
+        case "latest_checkpoint":
+            return {"Latest checkpoint": value or ""}
+        case "parent":
+            return {"Varies trial": as_text(field.kind, value)}
+        case "verdict" if trial.verdict_reason:
+            return {field.title: f"{value}: {trial.verdict_reason}"}
+        case "environment":
+            return _environment(value) if value else {}
+        case "num_dropped":
+            return {field.title: f"{value}; all others are kept" if value else ""}
+        case "num_bad_lines":
+            return {field.title: str(value or "")}
+    return {field.title: as_text(field.kind, value)}
 
 
 def _environment(row: EnvironmentRecord) -> dict[str, str]:

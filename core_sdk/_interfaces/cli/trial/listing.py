@@ -10,6 +10,7 @@ import typer
 
 from core_sdk._ground.records import SearcherMetric, fields_of, format_number, generated_name, strict_json
 from core_sdk._home import View
+from core_sdk._home.fields import titled
 from core_sdk._home.finding.facts import (
     SHORT_NAMES,
     Facts,
@@ -25,7 +26,7 @@ from core_sdk._home.finding.where import Condition, ConditionError, parse_condit
 from core_sdk._home.rows import TrialRow
 from core_sdk._interfaces.render.output import Form, print_csv, print_fields_as_csv, print_list
 from core_sdk._interfaces.render.tables import MOST_NAMES, Column, print_table, shortened
-from core_sdk._interfaces.render.text import format_time
+from core_sdk._interfaces.render.text import as_text
 
 _LONG_CHARS = 20
 
@@ -125,22 +126,10 @@ def _asked_for(names: Sequence[str], found: Sequence[Facts], *, with_groups: boo
 
 def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: bool) -> tuple[list[Column[Facts]], int]:
     """Returns the columns of a table, and how many more names there are."""
-    first: dict[str, Column[Facts]] = {
-        "id": Column("ID", lambda one: one.row.trial_id, is_number=True),
-        "experiment": Column("Experiment", lambda one: one.row.experiment_name, can_be_cut=True),
-        "state": Column("State", lambda one: one.row.state),
-        "steps": Column("Steps", lambda one: one.row.steps_completed, is_number=True),
-    }
+    first = ["id", *(["experiment"] if names_experiment else []), "state", "steps"]
     if any(one.row.name != generated_name(one.row.trial_id, one.row.created) for one in found):
-        first["name"] = Column("Name", lambda one: one.row.name, can_be_cut=True)
-    if not names_experiment:
-        del first["experiment"]
-    last: dict[str, Column[Facts]] = {
-        "reason": Column("Reason", lambda one: one.row.reason, can_be_cut=True),
-        "started": Column("Started", lambda one: format_time(one.row.created)),
-        "label": Column("Labels", lambda one: ", ".join(one.row.labels), can_be_cut=True),
-    }
-    attempts = Column[Facts]("Attempts", lambda one: one.row.num_attempts, is_number=True)
+        first.append("name")
+    last = ["reason", "started", "label"]
     differing, same = names_of(found)
     counts = {name for name in (*differing, *same) if is_count(name)}
     differing, same = ([name for name in each if name not in counts] for each in (differing, same))
@@ -158,8 +147,14 @@ def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: boo
         return Column(name, lambda one: _shown(one.value(name)), is_number=not is_text, can_be_cut=is_text)
 
     shown = dict.fromkeys((*first, *asked_for, *differing, *last, *same, "attempts", *sorted(counts)))
-    fixed = first | last | {"attempts": attempts}
-    return [fixed[name] if name in fixed else column(name) for name in shown], num_more
+    return [_of_field(name) if name in (*first, *last, "attempts") else column(name) for name in shown], num_more
+
+
+def _of_field(name: str) -> Column[Facts]:
+    field = titled(TrialRow)[name]
+    can_be_cut = field.kind in ("text", "texts") and name != "state"
+    is_number = field.kind == "integer"
+    return Column(field.title, lambda one: as_text(field.kind, getattr(one.row, field.name)), is_number, can_be_cut)
 
 
 def _shown(value: Any) -> str:

@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from core_sdk._home.fields import FieldKind, titled
 from core_sdk._home.finding.facts import Facts, problem_with, titles, without_figure
 from core_sdk._home.finding.groups import recorded_ranking
 from core_sdk._home.finding.order import in_order
 from core_sdk._home.finding.where import ConditionError, parse_condition
+from core_sdk._home.rows import TrialRow
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.route import Cursor, Id, Names, Query, Text, page_of
 from core_sdk._interfaces.server.routes.bounds import MOST_LABELS, MOST_LABELS_IN_LIST
@@ -22,29 +24,13 @@ Cell = bool | int | float | str | None | list[Any]
 Kind = Literal["field", "hyperparameter", "metric"]
 TrialIds = Annotated[tuple[Id, ...], msgspec.Meta(max_length=1000)]
 
-_FIELDS = {
-    "id": "number",
-    "experiment": "text",
-    "experiment_id": "number",
-    "state": "text",
-    "steps": "number",
-    "attempts": "number",
-    "reason": "text",
-    "label": "list",
-    "started": "time",
-    "ended": "time",
-    "duration": "number",
-    "progress": "number",
-    "status": "text",
-    "archived": "bool",
-    "checkpoint": "text",
-    "continued_from": "text",
-    "damaged_lines": "number",
-    "name": "text",
-    "notes": "text",
-    "parent": "number",
-    "hypothesis": "text",
-    "verdict": "text",
+_TYPES: dict[FieldKind, str] = {
+    "integer": "number",
+    "number": "number",
+    "time": "time",
+    "text": "text",
+    "bool": "bool",
+    "texts": "list",
 }
 
 
@@ -58,6 +44,14 @@ class ColumnAnswer(msgspec.Struct, frozen=True):
     """The number of trials that have a value."""
     is_constant: bool = False
     """Whether a hyperparameter has the same value in all trials."""
+    title: str = ""
+    """The title of a field; empty for other columns, which are shown under their names."""
+
+
+_FIELDS = {
+    **{name: (field.title, _TYPES[field.kind]) for name, field in titled(TrialRow).items() if field.kind in _TYPES},
+    "duration": ("Duration", "number"),
+}
 
 
 class ColumnsQuery(Query, frozen=True):
@@ -142,7 +136,7 @@ def columns(shared: SharedView, query: ColumnsQuery) -> ColumnsAnswer:
     ranking = recorded_ranking(map(shared.searcher_metric, experiment_ids))
     return ColumnsAnswer(
         columns=[
-            *(ColumnAnswer(name, "field", kind, len(found)) for name, kind in _FIELDS.items()),
+            *(ColumnAnswer(name, "field", kind, len(found), title=title) for name, (title, kind) in _FIELDS.items()),
             *sorted(page, key=lambda column: column.kind),
         ],
         labels=sorted(label for label, _ in labels.most_common(MOST_LABELS)),

@@ -1,4 +1,4 @@
-/** The columns of the table: fields that every run has, and one for each metric and hyperparameter. */
+/** The columns of the table: fields that every run has, as the server declares them, and one for each metric and hyperparameter. */
 
 import { html } from "../../preact.js";
 import { StateBadge } from "../../parts/state-badge.js";
@@ -14,32 +14,25 @@ const NUM_OF_A_KIND = 4;
 /** What the table needs of each trial beside the columns in view. */
 export const ALWAYS_READ = ["id", "experiment_id", "state", "progress", "reason", "label", "archived"];
 
-/** Fields that are shown in another way than as text. @type {Record<string, Partial<Column<Run>>>} */
+/** Fields that have another width or another look than others of their type. @type {Record<string, Partial<Column<Run>>>} */
 const FIELDS = {
-  id: { title: "ID", width: 62, show: ({ values: { id } }) => html`<a href=${linkTo(["trials", id])} tabindex="-1">${id}</a>` },
+  id: { width: 62, show: ({ values: { id } }) => html`<a href=${linkTo(["trials", id])} tabindex="-1">${id}</a>` },
   experiment: {
-    title: "Experiment",
     width: 170,
     show: ({ values: { experiment, experiment_id: id } }) =>
       html`<a class="plain" href=${linkTo(["experiments", id])} tabindex="-1" title=${experiment}>${experiment || `experiment ${id}`}</a>`,
   },
-  name: { title: "Name", width: 160 },
-  notes: { title: "Notes", width: 200 },
-  state: { title: "State", width: 118, show: ({ values }) => showState(values) },
-  steps: { title: "Steps", width: 80 },
-  started: { title: "Started", width: 96, isNumber: false, show: ({ values: { started } }) => showTime(started) },
-  ended: { title: "Ended", width: 96, isNumber: false, show: ({ values: { ended } }) => showTime(ended) },
-  duration: { title: "Duration", width: 96, show: ({ values: { duration } }) => (duration > 0 ? formatDuration(duration) : "") },
-  progress: { title: "Progress", width: 84, show: ({ values: { progress } }) => (progress == null ? "" : `${Math.floor(progress * 100)}%`) },
-  label: { title: "Labels", width: 130, show: ({ values: { label } }) => showLabels(label) },
-  attempts: { title: "Attempts", width: 84 },
-  archived: { title: "Archived", width: 90, show: ({ values: { archived } }) => (archived ? "archived" : "") },
-  reason: { title: "Reason", width: 200 },
-  status: { title: "Status", width: 140 },
-  experiment_id: { title: "Experiment ID", width: 110 },
-  checkpoint: { title: "Checkpoint", width: 120 },
-  continued_from: { title: "Continued from", width: 120 },
-  damaged_lines: { title: "Damaged lines", width: 110 },
+  name: { width: 160 },
+  notes: { width: 200 },
+  state: { width: 118, show: ({ values }) => showState(values) },
+  steps: { width: 80 },
+  duration: { show: ({ values: { duration } }) => (duration > 0 ? formatDuration(duration) : "") },
+  progress: { width: 84, show: ({ values: { progress } }) => (progress == null ? "" : `${Math.floor(progress * 100)}%`) },
+  label: { width: 130 },
+  attempts: { width: 84 },
+  archived: { show: ({ values: { archived } }) => (archived ? "archived" : "") },
+  reason: { width: 200 },
+  status: { width: 140 },
 };
 
 /** All columns that the table of trials can have, by name. @param {ColumnAnswer[]} known @returns {Map<string, Column<Run>>} */
@@ -75,14 +68,21 @@ export function standardColumns(known, isNarrow = false) {
 }
 
 /** @param {ColumnAnswer} known @returns {Column<Run>} */
-function columnOf({ name, type }) {
+function columnOf({ name, title = "", type }) {
+  const shown = title || name;
   return {
     name,
-    title: name,
-    width: Math.max(96, Math.min(180, 34 + 7 * name.length)),
+    title: shown,
+    width: Math.max(96, Math.min(180, 34 + 7 * shown.length)),
     isNumber: type === "number",
-    show: ({ values }) => showText(formatValue(own(values, name))),
+    show: ({ values }) => showOfType(type, own(values, name)),
   };
+}
+
+function showOfType(/** @type {string} */ type, /** @type {any} */ value) {
+  if (type === "time") return showTime(value);
+  if (type === "list") return showLabels(value ?? []);
+  return showText(formatValue(value));
 }
 
 /** The columns of the table of experiments. @type {Column<import("./experiments.js").ShownExperiment>[]} */
