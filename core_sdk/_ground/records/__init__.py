@@ -41,6 +41,7 @@ from core_sdk._ground.records._folders import (
     SlurmRecord,
     StopRequest,
     SubmissionRecord,
+    TrialDescription,
     TrialRecord,
 )
 from core_sdk._ground.records._hparams import differing_values, merged_groups, recorded_config, with_given

@@ -124,7 +124,24 @@ class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
     """The SHA-256 of `config.yaml`."""
 
 
-class TrialRecord(msgspec.Struct, kw_only=True):
+class TrialDescription(msgspec.Struct, kw_only=True):
+    """What a command line may say about a new trial, as its record has it."""
+
+    name: str = ""
+    """The name of the command line, or of `init()`; empty for the generated one."""
+    notes: str = ""
+    """The notes of the command line, or of `init()`, in Markdown."""
+    labels: list[str] = []
+    """The labels of the command line and of `init()`. The trial's experiment gets them too."""
+    parent: Int64 | None = None
+    """The trial of which this one is a variation."""
+    hypothesis: str = ""
+    """What the variation is expected to show."""
+    time_limit_s: float | None = None
+    """How long each attempt may run: it is then asked to stop, and killed if it does not."""
+
+
+class TrialRecord(TrialDescription, kw_only=True):
     """`<home>/runs/<id>/trial.json`."""
 
     trial_id: Int64
@@ -151,12 +168,6 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """The parts of `continued_from` that are kept, as the command line says; None leaves it to the script."""
     is_defined: bool = False
     """Whether the script has called `init()`; False in a trial that `core-sdk run` has just made."""
-    labels: list[str] = []
-    """The labels of the command line and of `init()`. The trial's experiment gets them too."""
-    name: str = ""
-    """The name of the command line, or of `init()`; empty for the generated one."""
-    notes: str = ""
-    """The notes of the command line, or of `init()`, in Markdown."""
     is_named: bool = False
     """The experiment was chosen when the trial was made: `init(name=…)` no longer changes it."""
     started_by: Int64 | None = None
@@ -167,12 +178,6 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """The id by which the experiment's searcher knows the trial; empty if no searcher has asked for the trial."""
     first_id: Int64 = 0
     """The id that the trial had in the home where it was made; 0 if that is this home."""
-    parent: Int64 | None = None
-    """The trial of which this one is a variation."""
-    hypothesis: str = ""
-    """What the variation is expected to show."""
-    time_limit_s: float | None = None
-    """How long each attempt may run: it is then asked to stop, and killed if it does not."""
     imported_from: str = ""
     """The run of another tool that the trial was imported from, by a name that no other run has."""
 

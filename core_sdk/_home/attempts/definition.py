@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
+
 from core_sdk._ground.placement import named_job
 from core_sdk._ground.records import (
+    TrialDescription,
     TrialRecord,
     check_name,
     check_seed,
@@ -65,29 +68,19 @@ class Definition:
         """The job that this process executes. Each start of the job goes on with the same trial."""
 
 
-@dataclass(frozen=True)
-class Description:
-    """The name, the notes and the labels that a command line gives to a new trial, and of what it is a variation.
+def checked_description(described: TrialDescription) -> TrialDescription:
+    """Returns what a command line says about a new trial.
 
     Raises `InvalidNameError`, or `TypeError` for texts that are not valid Unicode.
     """
-
-    trial_name: str | None = None
-    notes: str = ""
-    labels: Sequence[str] = ()
-    parent: int | None = None
-    """The trial of which the new one is a variation."""
-    hypothesis: str = ""
-    """What the variation is expected to show."""
-    time_limit_s: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.trial_name is not None:
-            check_name("the trial's name", self.trial_name)
-        check_text("the notes", self.notes)
-        check_text("the hypothesis", self.hypothesis)
-        for label in self.labels:
-            check_name("the label", label)
+    for name, value in msgspec.structs.asdict(described).items():
+        if name == "name" and value:
+            check_name("the trial's name", value)
+        elif isinstance(value, str):
+            check_text(f"the {name}", value)
+    for label in described.labels:
+        check_name("the label", label)
+    return described
 
 
 def record_hparams(folder: TrialFolder, hparams: object, *, is_update: bool = False) -> None:

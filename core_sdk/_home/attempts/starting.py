@@ -19,11 +19,19 @@ import msgspec
 from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.environment import main_script, spool_variables
 from core_sdk._ground.environment.arguments import fill
-from core_sdk._ground.records import ClusterInfo, CommandRecord, RecordedKeep, TrialRecord, check_name, from_json
+from core_sdk._ground.records import (
+    ClusterInfo,
+    CommandRecord,
+    RecordedKeep,
+    TrialDescription,
+    TrialRecord,
+    check_name,
+    from_json,
+)
 from core_sdk._home.attempts.claiming import new_record
 from core_sdk._home.attempts.command import command_here, resolve, script_name
 from core_sdk._home.attempts.continuation import Continuation, chosen_checkpoint, newest_good_checkpoint
-from core_sdk._home.attempts.definition import Description, recordable_hparams
+from core_sdk._home.attempts.definition import recordable_hparams
 from core_sdk._home.attempts.provisional import discard_provisional, provisional_experiment
 from core_sdk._home.attempts.run_info import started_info
 from core_sdk._home.attempts.variables import configured_variables
@@ -102,7 +110,7 @@ def begin(
     argv: Sequence[str] | None,
     *,
     name: str | None = None,
-    described: Description | None = None,
+    described: TrialDescription | None = None,
     hparams: Mapping[str, Any] | None = None,
     num_slots: int | None = None,
     slots: Slots | None = None,
@@ -115,7 +123,7 @@ def begin(
     Raises `CommandError` or `InvalidNameError`, and leaves no trial then.
     """
     command, experiment_name = check_beginning(argv, name, hparams or {})
-    described = described or Description()
+    described = described or TrialDescription()
     home = Home.create(home_path)
     folder = home.create_trial()
     find = provisional_experiment if name is None else Home.find_or_create_experiment
@@ -127,12 +135,7 @@ def begin(
         hparams=recordable_hparams(hparams or {}),
         num_slots=num_slots if slots is None else len(slots.ids),
         takes_slots=slots is not None,
-        labels=list(described.labels),
-        name=described.trial_name or "",
-        notes=described.notes,
-        parent=described.parent,
-        hypothesis=described.hypothesis,
-        time_limit_s=described.time_limit_s,
+        **msgspec.structs.asdict(described),
         is_named=name is not None,
     )
     return _first_attempt(folder, trial, command, slots=slots)
@@ -284,7 +287,7 @@ def continue_from(
     storage_id: str | None = None,
     keep: RecordedKeep | None = None,
     seed: int | None = None,
-    described: Description | None = None,
+    described: TrialDescription | None = None,
     slots: Slots | None = None,
 ) -> AttemptStart:
     """Begins a new trial with the newest good checkpoint, the command, the hyperparameters and the seed of `source`.
@@ -300,7 +303,7 @@ def continue_from(
         told = f"none of its checkpoints can be read ({_told(continuation)})"
         problem = told if continuation.skipped else "it has no checkpoint"
         raise NothingToResumeError(source.trial_id, f"{problem}, so that a new trial has nothing to begin with")
-    described = described or Description()
+    described = described or TrialDescription()
     home, trial = Home(source.home_root), source.read_record()
     changed = recordable_hparams(hparams or {})
     chosen = trial.chosen_hparams | changed
@@ -314,8 +317,8 @@ def continue_from(
         created=time.time(),
         continued_from=continuation.storage_id,
         keep=keep,
-        labels=list(described.labels),
-        name=described.trial_name or "",
+        labels=described.labels,
+        name=described.name,
         notes=described.notes,
         hparams=trial.hparams | changed,
         given_hparams=chosen,

@@ -153,9 +153,18 @@ AvoidBusy = Annotated[
         "--avoid-busy", help='Leave GPUs alone whose memory a program fills that has no slot; needs "core-sdk[gpu]".'
     ),
 ]
+
+
+def _check_trial_name(name: str | None) -> str | None:
+    from core_sdk._ground.records import check_name
+
+    return None if name is None else check_name("the trial's name", name)
+
+
 TrialName = Annotated[
     str | None,
     typer.Option(
+        callback=_check_trial_name,
         help="The trial's name; it has precedence over the script's.",
         show_default="a generated one, or what the script gives init()",
     ),

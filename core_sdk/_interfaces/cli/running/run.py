@@ -120,12 +120,22 @@ def run(
 
     agent = Agent() if engine == _Engine.local else None  # it imports what it needs while we do
     from core_sdk._ground.environment import Environment
-    from core_sdk._home.attempts.definition import Description
+    from core_sdk._ground.records import TrialDescription
+    from core_sdk._home.attempts.definition import checked_description
     from core_sdk._home.attempts.starting import begin, check_beginning
     from core_sdk._home.folders import Home
     from core_sdk._interfaces.cli.running.attempt import run_attempt
 
-    described = Description(trial_name, notes, label or [], parent, hypothesis, time_limit)
+    described = checked_description(
+        TrialDescription(
+            name=trial_name or "",
+            notes=notes,
+            labels=label or [],
+            parent=parent,
+            hypothesis=hypothesis,
+            time_limit_s=time_limit,
+        )
+    )
     hparams = parse_hparams(hparam or [])
     home = Environment.read().home
     if parent is not None:

@@ -150,12 +150,13 @@ def continue_(
     from core_sdk._execution.agent.starting import Agent
 
     agent = Agent()
-    from core_sdk._home.attempts.definition import Description
+    from core_sdk._ground.records import TrialDescription
+    from core_sdk._home.attempts.definition import checked_description
     from core_sdk._home.attempts.starting import continue_from
     from core_sdk._interfaces.cli.running.attempt import run_attempt
     from core_sdk._interfaces.cli.running.slots import slots_in_turn
 
-    described = Description(trial_name, notes, label or [])
+    described = checked_description(TrialDescription(name=trial_name or "", notes=notes, labels=label or []))
     hparams, kept = parse_hparams(hparam or []), None if keep is None else _parse_keep(keep)
     more: dict[str, Any] = {"hparams": hparams, "storage_id": checkpoint, "keep": kept, "seed": seed}
     home = open_home()
