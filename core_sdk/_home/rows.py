@@ -35,20 +35,20 @@ WriterState = TrialState | Literal["UNKNOWN"]
 CheckpointState = Literal["COMPLETED", "PARTIALLY_DELETED", "DELETED"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExperimentRow:
-    experiment_id: int
-    name: str
-    created: Time
-    """Seconds since the Unix epoch, as all times here."""
-    labels: tuple[str, ...]
-    description: str
-    num_trials: int
-    state: ExperimentState
+    experiment_id: Annotated[int, Title("ID", "id")]
+    name: Annotated[str, Title("Name")]
+    state: Annotated[ExperimentState, Title("State")]
     """The first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is, unless `search` says it."""
-    parent: int | None = None
+    num_trials: Annotated[int, Title("Trials", "trials")]
+    parent: Annotated[int | None, Title("Parent")] = None
     """The experiment that it was forked from, or that it continues."""
-    is_archived: bool = False
+    labels: Annotated[tuple[str, ...], Title("Labels", "label")]
+    description: Annotated[str, Title("Description")]
+    created: Annotated[Time, Title("Created")]
+    """Seconds since the Unix epoch, as all times here."""
+    is_archived: Annotated[bool, Title("Archived", "archived")] = False
     search: SearchRecord | None = None
     """The state of a submitted experiment; None for an experiment that is only the name of trials."""
 
@@ -358,24 +358,24 @@ class Bins(NamedTuple):
     means: Sequence[float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointRow:
-    storage_id: str
-    trial_id: int
-    experiment_id: int
-    attempt: int
-    steps_completed: int
-    state: CheckpointState
-    time: Time
-    size_bytes: int
-    storage: str
-    """The storage's URL."""
-    metadata: dict[str, Any]
-    """The metadata that was stored with it, with later changes."""
-    resources: dict[str, int]
-    is_pinned: bool = False
+    storage_id: Annotated[str, Title("Checkpoint", "id")]
+    trial_id: Annotated[int, Title("Trial")]
+    experiment_id: Annotated[int, Title("Experiment")]
+    attempt: Annotated[int, Title("Attempt")]
+    steps_completed: Annotated[int, Title("Steps", "steps")]
+    state: Annotated[CheckpointState, Title("State")]
+    is_pinned: Annotated[bool, Title("Pinned")] = False
     pin_note: str = ""
     is_missing: bool = False
     """The files are gone, although no record says that they were deleted."""
-    metrics: dict[str, Metric] = field(default_factory=dict)
+    time: Annotated[Time, Title("Stored")]
+    storage: Annotated[str, Title("Storage")]
+    """The storage's URL."""
+    size_bytes: Annotated[int, Title("Size", "size")]
+    metrics: Annotated[dict[str, Metric], Title("Metrics")] = field(default_factory=dict)
     """The validation metrics that its attempt reported at its step, superseded or not: they belong to these weights."""
+    metadata: Annotated[dict[str, Any], Title("Metadata")]
+    """The metadata that was stored with it, with later changes."""
+    resources: Annotated[dict[str, int], Title("Files")]

@@ -4,28 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any
-
-from core_sdk._ground.records import strict_json
-from core_sdk._home.fields import FieldKind
 
 MOST_LISTED = 100
 """The largest number of labels, hyperparameters or metrics that a description of one thing names."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def as_text(kind: FieldKind, value: Any) -> str:
-    """Returns the value of a row's field as text; empty for None, False and whatever is empty."""
-    match kind:
-        case "time":
-            return format_time(value)
-        case "texts":
-            return listed(value)
-        case "structure":
-            return strict_json(value) if value else ""
-        case "bool":
-            return "yes" if value else ""
-    return "" if value is None else str(value)
 
 
 def printable(text: str) -> str:

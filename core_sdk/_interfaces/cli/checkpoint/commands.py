@@ -33,6 +33,7 @@ from core_sdk._interfaces.render.output import (
     print_one,
     print_rows,
 )
+from core_sdk._interfaces.render.rows import properties_of
 from core_sdk._interfaces.render.tables import Column
 from core_sdk._interfaces.render.text import format_size, format_time
 from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, RecordDamagedError
@@ -224,17 +225,13 @@ def delete(
 
 
 def _properties(row: CheckpointRow) -> Properties:
-    return {
-        "Checkpoint": row.storage_id,
-        "Trial": f"{row.trial_id} (attempt {row.attempt})",
-        "Experiment": row.experiment_id,
-        "Steps": row.steps_completed,
-        "State": row.state,
-        "Pinned": (row.pin_note or "yes") if row.is_pinned else "",
-        "Stored": format_time(row.time),
-        "Storage": row.storage,
-        "Size": format_size(row.size_bytes),
-        "Metrics": [f"{name}: {format_number(value)}" for name, value in row.metrics.items()],
-        "Metadata": strict_json(row.metadata),
-        "Files": [f"{name} ({format_size(size)})" for name, size in row.resources.items()],
+    special = {
+        "trial_id": f"{row.trial_id} (attempt {row.attempt})",
+        "attempt": {},
+        "is_pinned": (row.pin_note or "yes") if row.is_pinned else "",
+        "size_bytes": format_size(row.size_bytes),
+        "metrics": [f"{name}: {format_number(value)}" for name, value in row.metrics.items()],
+        "metadata": strict_json(row.metadata),
+        "resources": [f"{name} ({format_size(size)})" for name, size in row.resources.items()],
     }
+    return properties_of(row, special)

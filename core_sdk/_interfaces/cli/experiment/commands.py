@@ -32,8 +32,9 @@ from core_sdk._interfaces.render.output import (
     print_one,
     print_rows,
 )
+from core_sdk._interfaces.render.rows import properties_of
 from core_sdk._interfaces.render.tables import Column
-from core_sdk._interfaces.render.text import format_time, listed, printable
+from core_sdk._interfaces.render.text import format_time, printable
 
 app = command_group()
 for _commands in (submitting, steering, looking):
@@ -181,17 +182,10 @@ def _progress(row: ExperimentRow) -> str:
 
 def _properties(row: ExperimentRow) -> dict[str, object]:
     search = row.search
-    return {
-        "Experiment": str(row.experiment_id),
-        "Name": row.name,
-        "State": _state(row),
-        "Reason": search.reason if search else "",
-        "Searcher": search.searcher if search else "",
-        "Progress": _progress(row),
-        "Trials": str(row.num_trials),
-        "Warnings": search.warnings if search else "",
-        "Parent": str(row.parent or ""),
-        "Labels": listed(row.labels),
-        "Description": row.description,
-        "Created": format_time(row.created),
+    searched = {"Reason": search.reason, "Searcher": search.searcher, "Progress": _progress(row)} if search else {}
+    special = {
+        "experiment_id": {"Experiment": row.experiment_id},
+        "state": {"State": _state(row)} | searched,
+        "num_trials": {"Trials": row.num_trials, "Warnings": search.warnings if search else ""},
     }
+    return properties_of(row, special)

@@ -7,17 +7,17 @@ from typing import Any
 
 from core_sdk._ground.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
 from core_sdk._home import Home, open_view
-from core_sdk._home.fields import Field, titled
 from core_sdk._home.finding.facts import first_values
 from core_sdk._home.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.render.text import MOST_LISTED, as_text, format_size, format_time, more_than
+from core_sdk._interfaces.render.rows import properties_of
+from core_sdk._interfaces.render.text import MOST_LISTED, format_size, format_time, more_than
 from core_sdk.errors import RecordDamagedError
 
 _NUM_ALERTS = 10
 
 
-def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str, str | list[str]]]:
+def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str, object]]:
     """Returns what is known of the trial, for programs and for people."""
     with open_view(home) as view:
         row, summary, alerts, media = (
@@ -45,46 +45,26 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
     return value, _properties(row, command) | told | media_size | _figures(summary)
 
 
-def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str]:
-    lines: dict[str, str] = {}
-    for field in titled(TrialRow).values():
-        if field.name == "environment" and command is not None:
-            lines |= {"Command": shlex.join(command.argv), "Directory": command.cwd}
-        lines |= _lines(field, trial)
-    return lines
-
-
-def _lines(field: Field, trial: TrialRow) -> dict[str, str]:
-    """Returns what is shown of a field, by title."""
-    value = getattr(trial, field.name)
-    match field.name:
-        case "trial_id":
-            return {"Trial": str(value)}
-        case "experiment_id":
-            return {}
-        case "experiment_name":
-            return {field.title: f"{value} ({trial.experiment_id})"}
-        case "progress":
-            return {field.title: _percentage(value)}
-        case "ranks":
-            return {field.title: ", ".join(map(_rank, value))}
-        case "writers":
-            return {field.title: ", ".join(map(_writer, value))}
-        case "hparams" | "metadata":
-            return {field.title: _free_form(value)}
-        case "latest_checkpoint":
-            return {"Latest checkpoint": value or ""}
-        case "parent":
-            return {"Varies trial": as_text(field.kind, value)}
-        case "verdict" if trial.verdict_reason:
-            return {field.title: f"{value}: {trial.verdict_reason}"}
-        case "environment":
-            return _environment(value) if value else {}
-        case "num_dropped":
-            return {field.title: f"{value}; all others are kept" if value else ""}
-        case "num_bad_lines":
-            return {field.title: str(value or "")}
-    return {field.title: as_text(field.kind, value)}
+def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, object]:
+    started_by = {"Command": shlex.join(command.argv), "Directory": command.cwd} if command else {}
+    because = f": {trial.verdict_reason}" if trial.verdict_reason else ""
+    special = {
+        "trial_id": {"Trial": trial.trial_id},
+        "experiment_id": {},
+        "experiment_name": f"{trial.experiment_name} ({trial.experiment_id})",
+        "progress": _percentage(trial.progress),
+        "ranks": ", ".join(map(_rank, trial.ranks)),
+        "writers": ", ".join(map(_writer, trial.writers)),
+        "hparams": _free_form(trial.hparams),
+        "metadata": _free_form(trial.metadata),
+        "latest_checkpoint": {"Latest checkpoint": trial.latest_checkpoint},
+        "parent": {"Varies trial": trial.parent},
+        "verdict": f"{trial.verdict}{because}",
+        "environment": started_by | (_environment(trial.environment) if trial.environment else {}),
+        "num_dropped": f"{trial.num_dropped}; all others are kept" if trial.num_dropped else "",
+        "num_bad_lines": trial.num_bad_lines or "",
+    }
+    return properties_of(trial, special)
 
 
 def _environment(row: EnvironmentRecord) -> dict[str, str]:

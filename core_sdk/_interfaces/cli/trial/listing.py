@@ -25,8 +25,8 @@ from core_sdk._home.finding.order import in_order
 from core_sdk._home.finding.where import Condition, ConditionError, parse_condition
 from core_sdk._home.rows import TrialRow
 from core_sdk._interfaces.render.output import Form, print_csv, print_fields_as_csv, print_list
+from core_sdk._interfaces.render.rows import as_text
 from core_sdk._interfaces.render.tables import MOST_NAMES, Column, print_table, shortened
-from core_sdk._interfaces.render.text import as_text
 
 _LONG_CHARS = 20
 

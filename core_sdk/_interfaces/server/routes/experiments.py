@@ -16,6 +16,7 @@ from core_sdk._execution.experiments.submitted import SubmittedExperiment
 from core_sdk._ground.config.hyperparameters import Categorical, Double, Int, Log
 from core_sdk._ground.records import Metric, Source, fields_of, in_order
 from core_sdk._home import View
+from core_sdk._home.fields import titled
 from core_sdk._home.finding.facts import Facts, flat_hparams
 from core_sdk._home.finding.tree import trial_tree
 from core_sdk._home.finding.where import ConditionError, parse_condition
@@ -34,24 +35,14 @@ from core_sdk.search._importance import Importance, importances
 _MOST_HPARAMS = 100
 _MOST_CHOICES = 1000
 _MOST_VARIATIONS = 1000
-_NAMES = (
-    "id",
-    "name",
-    "state",
-    "trials",
-    "label",
-    "searcher",
-    "progress",
-    "created",
-    "ended",
-    "archived",
-    "description",
-)
+_OF_SEARCH = ("searcher", "progress", "ended")
+_NAMES = (*titled(ExperimentRow), *_OF_SEARCH)
 
 
 class ExperimentsQuery(Query, frozen=True):
     where: Text = ""
-    """A condition over id, name, state, trials, label, searcher, progress, created, ended, archived, description."""
+    """A condition over id, name, state, trials, parent, label, description, created, archived, searcher, progress and
+    ended."""
     search: Text = ""
     """Text in the name, the description or a label."""
     sort: Text = "-id"
@@ -238,19 +229,8 @@ def _figures_of(shared: SharedView, row: ExperimentRow, trials: Sequence[Facts])
 
 
 def _values(row: ExperimentRow) -> dict[str, Any]:
-    return {
-        "id": row.experiment_id,
-        "name": row.name,
-        "state": row.state,
-        "trials": row.num_trials,
-        "label": row.labels,
-        "searcher": row.search.searcher if row.search else None,
-        "progress": row.search.progress if row.search else None,
-        "created": row.created,
-        "ended": row.search.ended if row.search else None,
-        "archived": row.is_archived,
-        "description": row.description,
-    }
+    own = {column: getattr(row, field.name) for column, field in titled(ExperimentRow).items()}
+    return own | {name: getattr(row.search, name, None) for name in _OF_SEARCH}
 
 
 def _in_order(rows: Sequence[ExperimentRow], sort: str) -> list[ExperimentRow]:
