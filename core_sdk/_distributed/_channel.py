@@ -69,7 +69,7 @@ class Channel(ABC):
 
     @abstractmethod
     def has_chief(self) -> bool:
-        """Whether the chief still receives notices. Not collective."""
+        """Returns whether the chief still receives notices. Not collective."""
 
     @abstractmethod
     def leave(self, error: BaseException | None = None) -> None:

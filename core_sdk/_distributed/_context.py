@@ -279,7 +279,7 @@ def _integer(name: str, number: int) -> int:
 
 
 def has_process_group() -> bool:
-    """Whether the script has begun torch's process group. Does not load torch."""
+    """Returns whether the script has begun torch's process group. Does not load torch."""
     torch_distributed: Any = sys.modules.get("torch.distributed")
     return torch_distributed is not None and torch_distributed.is_available() and torch_distributed.is_initialized()
 

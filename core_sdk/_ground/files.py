@@ -76,7 +76,7 @@ def write_whole(descriptor: int, content: bytes) -> None:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether the disk is full, or the user's share of it."""
+    """Returns whether the disk is full, or the user's share of it."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -48,7 +48,7 @@ def storage_url(home: Home, name: str, storage_id: str) -> str:
 
 
 def is_inside(home: Home, url: str) -> bool:
-    """Whether the storage lies in the home after all links are followed, and on the home's own file system."""
+    """Returns whether the storage lies in the home after all links are followed, and on the home's own file system."""
     path = _path(url)
     if path is None or not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home.root)):
         return False

@@ -35,7 +35,9 @@ class BestValidation:
             self._record()
 
     def is_best(self, metrics: Mapping[str, Any]) -> bool:
-        """Whether a validation is better than all reported ones of the experiment; True if they cannot be compared.
+        """Returns whether a validation is better than all reported ones of the experiment.
+
+        It is True if they cannot be compared.
 
         Raises `ValueError` if the validation lacks the searcher's metric.
         """

@@ -23,7 +23,10 @@ class StopFlag:
         self._has_asked = False
 
     def is_set(self) -> bool:
-        """Whether the training should stop. All ranks ask equally often; it becomes True at the same call on all."""
+        """Returns whether the training should stop.
+
+        All ranks ask equally often; it becomes True at the same call on all.
+        """
         if not self._has_asked and self._is_wished():
             self._has_asked = True
             self._preempt.ask_to_stop(self._own_wish)

@@ -30,7 +30,7 @@ class Shown(ABC):
         return None
 
     def _is_going_on(self) -> bool:
-        """Whether it may still change."""
+        """Returns whether it may still change."""
         return False
 
     def _newest(self) -> Self:

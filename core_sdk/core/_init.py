@@ -276,7 +276,7 @@ def init(
 
 
 def _is_started_again(given: _Given, distributed: DistributedContext) -> bool:
-    """Whether a job starts the script again if its status is 75.
+    """Returns whether a job starts the script again if its status is 75.
 
     Agents and launchers have a status of their own, which tells how the trial has ended.
     """

@@ -37,7 +37,10 @@ class DrivenTraining(Protocol):
     """The work that a `Driver` orders. Every rank has one, and all of them get the same calls."""
 
     def should_stop(self) -> bool:
-        """Whether to save and end. Called once before each batch; it becomes True at the same call on all ranks."""
+        """Returns whether to save and end.
+
+        Called once before each batch; it becomes True at the same call on all ranks.
+        """
 
     def train_batch(self) -> TrainedBatch: ...
 

@@ -70,6 +70,6 @@ def _warn_once(kind: type, warned_types: set[type] | None) -> None:
 
 
 def is_array(data: Any) -> bool:
-    """Whether it is an array of NumPy. Does not import NumPy: until it is imported, there are no arrays."""
+    """Returns whether it is an array of NumPy. Does not import NumPy: until it is imported, there are no arrays."""
     numpy: Any = sys.modules.get("numpy")
     return numpy is not None and isinstance(data, numpy.ndarray)

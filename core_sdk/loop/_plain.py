@@ -89,7 +89,7 @@ def from_plain(value: Any) -> Any:
 
 
 def holds_sharded_tensors(value: Any) -> bool:
-    """Whether a tensor in the value is spread over ranks, so that each rank has only a part of it."""
+    """Returns whether a tensor in the value is spread over ranks, so that each rank has only a part of it."""
     module = sys.modules.get("torch.distributed.tensor")  # slow to import; loaded already if it is in use
     return module is not None and _holds(value, module.DTensor)
 

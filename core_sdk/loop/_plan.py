@@ -92,7 +92,7 @@ class Plan:
         return num_units // self.batch_size if self.last_batch == "drop" or is_whole else None
 
     def is_epoch_over(self, position: Position) -> bool:
-        """Whether the epoch of `position` has no more batches."""
+        """Returns whether the epoch of `position` has no more batches."""
         left = self.order.length(position.epoch) - position.offset
         return left <= 0 or (self.last_batch == "drop" and left < self.batch_size)
 

@@ -139,7 +139,7 @@ class GeneratorState:
         self._state = read()
 
     def is_current(self) -> bool:
-        """Whether nothing has been drawn or seeded since."""
+        """Returns whether nothing has been drawn or seeded since."""
         return self._comparable(self._state) == self._comparable(self._read())
 
     def restore(self) -> None:

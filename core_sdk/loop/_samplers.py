@@ -144,7 +144,7 @@ def chain(sampler: Any) -> Iterator[Any]:
 
 
 def is_endless(sampler: Any) -> bool:
-    """Whether one of the samplers repeats the rest of the chain."""
+    """Returns whether one of the samplers repeats the rest of the chain."""
     return any(isinstance(each, RepeatSampler) for each in chain(sampler))
 
 

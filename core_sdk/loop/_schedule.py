@@ -42,7 +42,7 @@ class TrainUnit(abc.ABC):
         """Returns the completed amount in this unit."""
 
     def is_due(self, before: Counters, after: Counters) -> bool:
-        """Whether one of the counts was reached after `before`, up to `after`."""
+        """Returns whether one of the counts was reached after `before`, up to `after`."""
         start, end = self.count(before), self.count(after)
         if isinstance(self.value, Container):
             return self._has_count_between(start, end)
@@ -111,7 +111,7 @@ class Seconds(TrainUnit):
 
 
 def is_due(unit: TrainUnit | None, before: Counters, after: Counters) -> bool:
-    """Whether a count of `unit` was reached after `before`, up to `after`. None is never due."""
+    """Returns whether a count of `unit` was reached after `before`, up to `after`. None is never due."""
     return unit is not None and unit.is_due(before, after)
 
 
@@ -128,7 +128,7 @@ def check_length(unit: TrainUnit) -> None:
 
 
 def is_reached(length: TrainUnit, counters: Counters) -> bool:
-    """Whether a training of this length is complete."""
+    """Returns whether a training of this length is complete."""
     return bool(length.count(counters) >= length.value)
 
 

@@ -86,13 +86,16 @@ class ShardedDataset(IterableDataset[Any]):
 
 
 def is_sequence(samples: Any) -> bool:
-    """Whether the samples can be taken in any order. An iterable dataset cannot, though it may have a length."""
+    """Returns whether the samples can be taken in any order.
+
+    An iterable dataset cannot, though it may have a length.
+    """
     has_indices = hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
     return has_indices and not isinstance(samples, IterableDataset)
 
 
 def has_shards(dataset: Any) -> bool:
-    """Whether `resumable()` divides the dataset by its shards, as a `ShardedDataset` or one of Hugging Face."""
+    """Returns whether `resumable()` divides the dataset by its shards, as a `ShardedDataset` or one of Hugging Face."""
     if isinstance(dataset, ShardedDataset):
         return True
     has_method = callable(getattr(dataset, "shard", None))

@@ -51,7 +51,7 @@ def train(spec: str) -> None:
 
 
 def _is_of_deepspeed(trial_class: type[PyTorchTrial]) -> bool:
-    """Whether it is a `DeepSpeedTrial`. Does not import DeepSpeed: such a class has imported it already."""
+    """Returns whether it is a `DeepSpeedTrial`. Does not import DeepSpeed: such a class has imported it already."""
     deepspeed: Any = sys.modules.get("core_sdk.pytorch.deepspeed")
     return deepspeed is not None and issubclass(trial_class, deepspeed.DeepSpeedTrial)
 

@@ -78,11 +78,11 @@ class Checkpoints:
             logger.warning("the last state could not be stored: %s", error)
 
     def has(self, mark: TrainerMark) -> bool:
-        """Whether the last checkpoint, which may not be stored yet, has this state."""
+        """Returns whether the last checkpoint, which may not be stored yet, has this state."""
         return mark in [each.mark for each in (self._pending, self._stored) if each is not None]
 
     def lead_to(self, mark: TrainerMark) -> bool:
-        """Whether this state was kept, and passes lead to it from the last one that is certainly stored."""
+        """Returns whether this state was kept, and passes lead to it from the last one that is certainly stored."""
         stored = self._stored
         return stored is not None and self._last_mark == mark and stored.mark.num_changes == mark.num_changes
 

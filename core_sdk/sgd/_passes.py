@@ -73,7 +73,7 @@ def parts(batch: Any, device: torch.device) -> tuple[list[Any], Any]:
 
 
 def are_classes(output: Any, target: Any) -> bool:
-    """Whether the output is a score for each class, and the target a class."""
+    """Returns whether the output is a score for each class, and the target a class."""
     return (
         isinstance(output, torch.Tensor)
         and isinstance(target, torch.Tensor)

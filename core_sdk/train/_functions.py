@@ -63,7 +63,7 @@ def get_all_reported_checkpoints() -> list[ReportedCheckpoint]:
 
 
 def should_preempt() -> bool:
-    """Whether the function should report a checkpoint and end. All ranks must call it, equally often.
+    """Returns whether the function should report a checkpoint and end. All ranks must call it, equally often.
 
     After the first call, `report()` no longer ends the function.
     """

@@ -30,7 +30,7 @@ def ipv4_of(host: str) -> str:
 
 
 def is_own(address: str | tuple[Any, ...], family: socket.AddressFamily = socket.AF_INET) -> bool:
-    """Whether this machine has the address: then packets to it also leave from it. Sends nothing.
+    """Returns whether this machine has the address: then packets to it also leave from it. Sends nothing.
 
     The form of a tuple depends on `family`.
     """

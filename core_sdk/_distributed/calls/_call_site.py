@@ -40,7 +40,7 @@ class CollectiveCall(msgspec.Struct, frozen=True):
         return f"{CollectiveOperation.NAMES[self.operation]} (its call {self.number}, at {describe(self.site)})"
 
     def is_met_by(self, frame: Frame) -> bool:
-        """Whether another rank's frame belongs to the same call. The call sites may differ."""
+        """Returns whether another rank's frame belongs to the same call. The call sites may differ."""
         return frame.operation == self.operation and frame.sequence == self.number
 
 

@@ -69,7 +69,7 @@ class GroupState:
             raise self._error_of_left(self._left[rank], call)
 
     def knows(self, rank: int) -> bool:
-        """Whether it is known why the connection to this rank has ended."""
+        """Returns whether it is known why the connection to this rank has ended."""
         return rank in self._left or self._fault is not None
 
     def has_fault(self) -> bool:

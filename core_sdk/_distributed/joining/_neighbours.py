@@ -56,7 +56,10 @@ class NeighbourRendezvous(Rendezvous):
         self._by_name.withdraw()
 
     def _is_alone(self) -> bool:
-        """Whether the other ranks have other parents. Finding out is slow, so it is False between two attempts."""
+        """Returns whether the other ranks have other parents.
+
+        Finding out is slow, so it is False between two attempts.
+        """
         if time.monotonic() < self._looks_further_at:
             return False
         self._looks_further_at = time.monotonic() + _INTERVAL_S

@@ -165,7 +165,7 @@ class TrialJob:
         return 0 if is_complete else TRY_AGAIN if state == "PAUSED" else code or _FAILURE
 
     def _is_ended_by_us(self) -> bool:
-        """Whether the master has ended the job, and has recorded that before."""
+        """Returns whether the master has ended the job, and has recorded that before."""
         record = self._folder.read_slurm_job()
         return record is not None and record.is_over
 

@@ -40,7 +40,7 @@ class Call(Generic[T]):
             yield self.next()
 
     def is_done(self) -> bool:
-        """Whether every worker has answered, or one has failed. Does not block."""
+        """Returns whether every worker has answered, or one has failed. Does not block."""
         with self._changed:
             return bool(self._failures) or len(self._contents) == len(self.ranks)
 

@@ -186,7 +186,7 @@ def _is_of(name: str, names: Set[str], prefixes: tuple[str, ...]) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    """Whether JSON can hold the value. A variable may hold any bytes."""
+    """Returns whether JSON can hold the value. A variable may hold any bytes."""
     try:
         value.encode()
     except UnicodeEncodeError:

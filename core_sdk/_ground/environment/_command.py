@@ -30,7 +30,7 @@ def command_of_this_process() -> list[str] | None:
 
 
 def is_script() -> bool:
-    """Whether this process executes a script, to its end: no notebook, no tests, no child of multiprocessing."""
+    """Returns whether this process executes a script: no notebook, no tests, no child of multiprocessing."""
     is_typed = bool(sys.flags.interactive) or hasattr(builtins, "__IPYTHON__")
     is_host = is_typed or main_script() == "unittest" or "_pytest" in sys.modules
     return command_of_this_process() is not None and not is_host and not is_of_multiprocessing()
@@ -42,7 +42,10 @@ def script_and_arguments() -> list[str]:
 
 
 def is_of_multiprocessing() -> bool:
-    """Whether multiprocessing has started this process. Its command then names pipes; `sys.argv` is the script's."""
+    """Returns whether multiprocessing has started this process.
+
+    Its command then names pipes; `sys.argv` is the script's.
+    """
     if "multiprocessing" not in sys.modules:
         return False
     from multiprocessing import parent_process  # slow to import, unless something else has

@@ -19,7 +19,7 @@ def job() -> Job | None:
 
 
 def _was_left_in_another_job(variables: Mapping[str, str]) -> bool:
-    """Whether the job that was left is another one. A job that a training submits inherits its variables."""
+    """Returns whether the job that was left is another one. A job that a training submits inherits its variables."""
     _, _, left = variables.get(LEFT_JOB_VARIABLE, "").partition(":")
     if variables.get(JOB_ID_VARIABLE) != "" or not left.startswith("slurm/") or not variables.get("SLURM_JOB_ID"):
         return False

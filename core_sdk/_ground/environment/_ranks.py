@@ -109,7 +109,7 @@ def num_ranks_started() -> int:
 
 
 def is_first_rank() -> bool:
-    """Whether this is rank 0 of those that a launcher has started; True without a launcher."""
+    """Returns whether this is rank 0 of those that a launcher has started; True without a launcher."""
     names = ("RANK", "LOCAL_RANK", "NODE_RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
     return all(os.environ.get(name, "0") == "0" for name in names)
 
@@ -120,7 +120,7 @@ def name_local_rank_of_one() -> None:
 
 
 def is_horovod_launch() -> bool:
-    """Whether Horovod's launcher, or ours for it, has started this process."""
+    """Returns whether Horovod's launcher, or ours for it, has started this process."""
     return "HOROVOD_RANK" in os.environ
 
 

@@ -49,7 +49,7 @@ def use_trial_seed(seed: int) -> None:
 
 
 def has_begun_attempt() -> bool:
-    """Whether this process has begun an attempt before."""
+    """Returns whether this process has begun an attempt before."""
     return os.environ.get(SEED_VARIABLE, "").partition(":")[0] == str(os.getpid())
 
 

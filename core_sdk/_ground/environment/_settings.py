@@ -159,7 +159,7 @@ def max_media_bytes() -> int:
 
 
 def is_usr1_stop(variables: Mapping[str, str] = os.environ) -> bool:
-    """Whether SIGUSR1 is a stop: Slurm can send it before a job's time is over (`--signal=USR1@120`)."""
+    """Returns whether SIGUSR1 is a stop: Slurm can send it before a job's time is over (`--signal=USR1@120`)."""
     return bool(variables.get("SLURM_JOB_ID"))
 
 
@@ -169,12 +169,12 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def is_quiet() -> bool:
-    """Whether a script does not say which trial it is, and how it has ended."""
+    """Returns whether a script does not say which trial it is, and how it has ended."""
     return os.environ.get(QUIET_VARIABLE, "") not in ("", "0")
 
 
 def is_test_mode(variables: Mapping[str, str] = os.environ) -> bool:
-    """Whether trainers train one batch only, to show that the script works."""
+    """Returns whether trainers train one batch only, to show that the script works."""
     return variables.get(TEST_MODE_VARIABLE, "") not in ("", "0")
 
 

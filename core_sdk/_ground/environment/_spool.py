@@ -25,7 +25,7 @@ def use_home(home: Path, spool: Path | None) -> None:
 
 
 def is_home_spooled() -> bool:
-    """Whether this process keeps its records in a spool."""
+    """Returns whether this process keeps its records in a spool."""
     return bool(os.environ.get(SPOOLED_HOME_VARIABLE))
 
 

@@ -106,7 +106,7 @@ def claim_attempt(
 
 
 def _has_been_claimed_here(home: Home, trial_id: int) -> bool:
-    """Whether the trial's newest attempt is of a training that has ended, or of a process of this program."""
+    """Returns whether the trial's newest attempt is of a training that has ended, or of a process of this program."""
     folder = home.trial(trial_id)
     attempt = max(folder.attempts())
     return is_of_multiprocessing() or not is_alive(folder.alive_path(attempt)) or is_begun_here(folder, attempt)

@@ -63,13 +63,13 @@ def newest_good_checkpoint(folder: TrialFolder) -> Continuation:
 
 
 def has_checkpoint(folder: TrialFolder) -> bool:
-    """Whether the records name a checkpoint from which the trial goes on. Asks no storage."""
+    """Returns whether the records name a checkpoint from which the trial goes on. Asks no storage."""
     checkpoints = read_history(folder).checkpoints
     return folder.read_record().continued_from is not None or any(not each.is_superseded for each in checkpoints)
 
 
 def has_reports(folder: TrialFolder, attempt: int) -> bool:
-    """Whether an attempt has reported metrics."""
+    """Returns whether an attempt has reported metrics."""
     return any(isinstance(found, Report) for found in find_records(folder.journal_path(attempt), ['"report"']))
 
 

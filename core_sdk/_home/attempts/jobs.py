@@ -121,14 +121,14 @@ def _undamaged(home: Home, name: str) -> JobRecord | None:
 
 
 def _is_of_this_start(note: JobRecord, job: Job) -> bool:
-    """Whether another training of the same start has left the note."""
+    """Returns whether another training of the same start has left the note."""
     if job.num_restarts is None or note.num_restarts is None or note.num_restarts < job.num_restarts:
         return False
     return not _is_of_this_launch(note)
 
 
 def _is_of_this_launch(note: JobRecord) -> bool:
-    """Whether torchrun has started this process in place of the rank that left the note.
+    """Returns whether torchrun has started this process in place of the rank that left the note.
 
     Ranks of our launchers leave a note in the launch's directory, which was asked before.
     """

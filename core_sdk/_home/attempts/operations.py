@@ -56,7 +56,7 @@ class PostedOperations:
 
 
 def has_search_ended(folder: TrialFolder) -> bool:
-    """Whether nothing can be posted for the trial any more, so that a resumed attempt would wait in vain."""
+    """Returns whether nothing can be posted for the trial any more, so that a resumed attempt would wait in vain."""
     try:
         search = Home(folder.home_root).experiment(folder.read_record().experiment_id).read().search
     except ExperimentNotFoundError:

@@ -113,7 +113,7 @@ def next_info(folder: TrialFolder, info: ClusterInfo | None, steps_completed: in
 
 
 def has_begun(home: Home, info: ClusterInfo) -> bool:
-    """Whether a script has begun the attempt that `info` names."""
+    """Returns whether a script has begun the attempt that `info` names."""
     return home.folder(info.trial.trial_id).journal_path(info.trial.attempt).exists()
 
 
@@ -146,7 +146,7 @@ def _trial_of_torchrun(home: Home, info: ClusterInfo) -> int | None:
 
 
 def is_begun_here(folder: TrialFolder, attempt: int) -> bool:
-    """Whether this process has begun the attempt."""
+    """Returns whether this process has begun the attempt."""
     with contextlib.suppress(OSError):
         start = next(read_records(folder.journal_path(attempt)), None)
         return isinstance(start, AttemptStarted) and (start.host, start.pid) == (socket.gethostname(), os.getpid())

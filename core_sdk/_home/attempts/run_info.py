@@ -12,12 +12,12 @@ from core_sdk._machine.slots import Slots
 
 
 def names_trial(info: ClusterInfo | None) -> TypeGuard[ClusterInfo]:
-    """Whether `info` names a trial, so that the script does not begin its own."""
+    """Returns whether `info` names a trial, so that the script does not begin its own."""
     return info is not None and info.task_type == "TRIAL"
 
 
 def is_restart(info: ClusterInfo | None, trial_id: int, attempt: int) -> bool:
-    """Whether this attempt of the trial follows the one for which a launcher was given `info`."""
+    """Returns whether this attempt of the trial follows the one for which a launcher was given `info`."""
     return names_trial(info) and info.trial.trial_id == trial_id and info.trial.attempt != attempt
 
 

@@ -39,7 +39,7 @@ def await_end(folder: TrialFolder, timeout_s: float = math.inf) -> bool:
 
 
 def never_began(folder: TrialFolder, attempt: int) -> bool:
-    """Whether nothing of the attempt has ever run, because its starter died before the agent had the order."""
+    """Returns whether nothing of the attempt has ever run, because its starter died before the agent had the order."""
     return not is_alive(folder.supervised_path(attempt)) and _is_only_announced(folder, attempt)
 
 

@@ -239,7 +239,7 @@ def names_of(found: Sequence[Facts], *, with_groups: bool = False) -> tuple[list
 
 
 def is_count(name: str) -> bool:
-    """Whether a metric is one that a Trainer reports with each validation, which says little more than the steps."""
+    """Returns whether a Trainer adds this metric to each validation, so that it says little more than the steps."""
     return name.rpartition(".")[2] in ("batches", "epochs")
 
 

@@ -42,7 +42,7 @@ class Identity:
         return f"{self.name}-{self.folder}-{self.file_system}"
 
     def is_same(self, other: Identity) -> bool:
-        """Whether both are one folder, seen on the machine that has it or over a network."""
+        """Returns whether both are one folder, seen on the machine that has it or over a network."""
         is_known = bool(self.file_system and other.file_system)
         is_same_folder = (self.name, self.folder) == (other.name, other.folder)
         return is_same_folder and (not is_known or self.file_system == other.file_system)
@@ -58,7 +58,7 @@ class Ownership:
     """The identities that `core-sdk home adopt` has declared to be one home."""
 
     def covers(self, recorded: str) -> bool:
-        """Whether it belongs to this home for sure, so that what it has stored anywhere may be deleted."""
+        """Returns whether it belongs to this home for sure, so that what it has stored anywhere may be deleted."""
         if self.own is None or not recorded:
             return False
         own = Identity.parse(self.own)
@@ -67,7 +67,7 @@ class Ownership:
         )
 
     def is_elsewhere(self, recorded: str) -> bool:
-        """Whether it was recorded in another home, or by this one before it was copied or moved."""
+        """Returns whether it was recorded in another home, or by this one before it was copied or moved."""
         return bool(self.own and recorded) and not self.covers(recorded)
 
 

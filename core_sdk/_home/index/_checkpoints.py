@@ -134,6 +134,6 @@ def _storage(home: Home, checkpoint: CheckpointStored) -> str:
 
 
 def _may_exist(storage: str, storage_id: str) -> bool:
-    """Whether the files may be there: directories are looked at, buckets are not asked."""
+    """Returns whether the files may be there: directories are looked at, buckets are not asked."""
     url = urlsplit(storage)
     return url.scheme != "file" or Path(unquote(url.path), storage_id, MANIFEST_NAME).exists()

@@ -48,7 +48,7 @@ def find_changes(connection: sqlite3.Connection, home: Home, *, only_open: bool 
 
 
 def have_changed(connection: sqlite3.Connection, home: Home, trial_ids: Collection[int]) -> bool:
-    """Whether a refresh would find something new in any of these trials."""
+    """Returns whether a refresh would find something new in any of these trials."""
     known = known_trials(connection, trial_ids)
     return any(trial_id not in known or has_changed(home, trial_id, known[trial_id]) for trial_id in trial_ids)
 

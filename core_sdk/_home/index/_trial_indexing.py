@@ -74,7 +74,7 @@ def known_trials(connection: sqlite3.Connection, trial_ids: Collection[int] | No
 
 
 def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
-    """Whether the trial's folder has changed since it was indexed.
+    """Returns whether the trial's folder has changed since it was indexed.
 
     A file that is added or removed changes the directory's time. A journal that has grown, or that was replaced by
     another one, has another size or time.
@@ -149,7 +149,7 @@ def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: I
 
 
 def _is_replaced(folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _FileState) -> bool:
-    """Whether the part of a journal that was indexed is not what it was then: it is another file, or was cut."""
+    """Returns whether the indexed part of a journal has changed since: the file was replaced, or cut."""
     if look == (row["end_offset"], row["mtime_ns"]):
         return False
     try:

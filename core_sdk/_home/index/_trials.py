@@ -179,7 +179,7 @@ def _labels(first: Sequence[str], chief: Sequence[sqlite3.Row]) -> tuple[str, ..
 
 
 def _is_archived(chief: Sequence[sqlite3.Row]) -> bool:
-    """Whether the trial was archived, and no newer attempt has begun since."""
+    """Returns whether the trial was archived, and no newer attempt has begun since."""
     return bool(chief) and (chief[-1]["archived_attempt"] or -1) >= chief[0]["attempt"]
 
 

@@ -47,7 +47,7 @@ class LogReader:
         ]
 
     def is_running(self) -> bool:
-        """Whether more output may come."""
+        """Returns whether more output may come."""
         rows = attempt_rows(self._home.trial(self._trial_id))
         return any(row.is_running for row in rows if self._only in (None, row.attempt))
 
@@ -92,7 +92,7 @@ class LogReader:
             self._chosen = RankFilter(self._ranks, is_launched=bool(self.ranks_of(attempt)))
 
     def _is_replaced(self) -> bool:
-        """Whether another output has taken the place of the one that was read."""
+        """Returns whether another output has taken the place of the one that was read."""
         begin = self._offset - len(self._tail)
         return self._home.trial(self._trial_id).read_log(self._attempt, begin, len(self._tail)) != self._tail
 

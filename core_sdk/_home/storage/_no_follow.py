@@ -46,7 +46,7 @@ def new_file(name: str, directory: int) -> BinaryIO:
 
 
 def is_at(directory: int, path: Path) -> bool:
-    """Whether `path` itself is this directory, and no link to it. Raises `FileNotFoundError`."""
+    """Returns whether `path` itself is this directory, and no link to it. Raises `FileNotFoundError`."""
     return os.path.samestat(path.lstat(), os.fstat(directory))
 
 

@@ -30,7 +30,7 @@ _NOT_REGULAR = "is not a regular file any more"
 
 
 def is_checkpoint(directory: Path) -> bool:
-    """Whether this is a checkpoint, perhaps a damaged one, rather than some directory of the user's."""
+    """Returns whether this is a checkpoint, perhaps a damaged one, rather than some directory of the user's."""
     return any(os.path.lexists(directory / name) for name in RESERVED_NAMES)
 
 

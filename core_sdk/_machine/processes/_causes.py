@@ -88,7 +88,7 @@ def kind_of(seen: RankSeen, signals: Collection[int] = ()) -> FailureKind:
 
 
 def may_change(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> bool:
-    """Whether a rank that still runs may turn out to have failed before `first_failure`."""
+    """Returns whether a rank that still runs may turn out to have failed before `first_failure`."""
     first = first_failure(ranks, signals)
     running = [seen for seen in ranks if seen.code is None]
     if first is None or not running:

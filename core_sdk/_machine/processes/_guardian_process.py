@@ -84,7 +84,7 @@ def await_guardians(mark: str) -> None:
 
 
 def is_any_marked(mark: str) -> bool:
-    """Whether a process of this machine carries the mark."""
+    """Returns whether a process of this machine carries the mark."""
     return next(_find(mark, ()), None) is not None
 
 

@@ -134,7 +134,7 @@ def _judge_obedience(ranks: Sequence[RankSeen], stops: Sequence[int], *, has_pat
 
 
 def _is_stopped_wrapper(seen: RankSeen) -> bool:
-    """Whether a training's wrapper died of a stop, and nothing shows that the training failed after that."""
+    """Returns whether a training's wrapper died of a stop, and nothing shows that the training failed after that."""
     has_failed_later = seen.traceback_s is not None and seen.traceback_s > seen.ended_s
     return seen.code in (-signal.SIGTERM, 128 + signal.SIGTERM) and not has_failed_later
 

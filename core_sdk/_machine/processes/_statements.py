@@ -16,11 +16,11 @@ class RankStatements:
         self._directory = directory
 
     def is_stopped(self) -> bool:
-        """Whether a rank has said that it stops on request."""
+        """Returns whether a rank has said that it stops on request."""
         return (self._directory / _STOPPED).exists()
 
     def is_completed(self) -> bool:
-        """Whether a rank has said that its training is complete."""
+        """Returns whether a rank has said that its training is complete."""
         return (self._directory / _COMPLETED).exists()
 
     def left(self) -> set[int]:

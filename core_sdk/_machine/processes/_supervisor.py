@@ -181,11 +181,11 @@ class Supervisor:
         self._ranks.kill()
 
     def is_starting(self) -> bool:
-        """Whether ranks are being started. Asked at the end, it means that a start broke off."""
+        """Returns whether ranks are being started. Asked at the end, it means that a start broke off."""
         return self._phase is _Phase.STARTING
 
     def may_have_left_ranks(self) -> bool:
-        """Whether ranks may be left that cannot be killed, or that belong to an incomplete start."""
+        """Returns whether ranks may be left that cannot be killed, or that belong to an incomplete start."""
         return self.is_starting() or bool(self._ranks.running())
 
     def _stop(self, number: int) -> bool:

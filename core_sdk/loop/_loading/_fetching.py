@@ -82,7 +82,7 @@ class Fetching(Dataset[Any]):
             state.restore()
 
     def _has_drawn_late(self, before: rng.CPUState, drawn: set[rng.CPUGenerator]) -> bool:
-        """Whether generators that were not seeded have been used. Puts them back, and adds them to `drawn`."""
+        """Returns whether generators that were not seeded have been used. Puts them back, and adds them to `drawn`."""
         if late := before.changed(drawn):
             before.restore()
             drawn |= late
@@ -214,7 +214,10 @@ def as_it_is(batch: Any) -> Any:
 
 
 def _draws_nothing(dataset: Any) -> bool:
-    """Whether it is one of torch's datasets that only index tensors. Subclasses may do more, and do not count."""
+    """Returns whether it is one of torch's datasets that only index tensors.
+
+    Subclasses may do more, and do not count.
+    """
     parts = _parts(dataset)
     return all(map(_draws_nothing, parts)) if parts else type(dataset) is TensorDataset
 
@@ -236,7 +239,7 @@ def _rows(dataset: Any, indices: list[Any]) -> list[torch.Tensor] | None:
 
 
 def _fetches_at_once(dataset: Any) -> bool:
-    """Whether the dataset, or a dataset in it, has its own way to give several samples at once."""
+    """Returns whether the dataset, or a dataset in it, has its own way to give several samples at once."""
     parts = _parts(dataset)
     gives_several = callable(getattr(dataset, "__getitems__", None))
     return gives_several and (not parts or any(map(_fetches_at_once, parts)))

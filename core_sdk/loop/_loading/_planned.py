@@ -170,12 +170,15 @@ _DEATH_S = 1.0
 
 
 def _lost_worker(error: Exception, loader: DataLoader[Any]) -> bool:
-    """Whether a worker has died or takes too long. Torch raises the dataset's own exceptions with other texts."""
+    """Returns whether a worker has died or takes too long.
+
+    Torch raises the dataset's own exceptions with other texts.
+    """
     return loader.num_workers > 0 and not str(error).startswith("Caught ")
 
 
 def _knows_main(loader: DataLoader[Any]) -> bool:
-    """Whether the loader's workers have what the program itself defines: a notebook has no file to import."""
+    """Returns whether the loader's workers have what the program itself defines: a notebook has no file to import."""
     how: Any = loader.multiprocessing_context or multiprocessing
     return how.get_start_method() == "fork" or hasattr(sys.modules["__main__"], "__file__")
 

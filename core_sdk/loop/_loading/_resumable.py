@@ -330,7 +330,7 @@ def _choose_source(
 
 
 def _iterates_as_torch(kind: type[DataLoader[Any]]) -> bool:
-    """Whether a plan can replace the iteration. A subclass may move or change batches when it iterates."""
+    """Returns whether a plan can replace the iteration. A subclass may move or change batches when it iterates."""
     return kind.__iter__ is DataLoader.__iter__ or kind.__module__.partition(".")[0] == "torchdata"
 
 

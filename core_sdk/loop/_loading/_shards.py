@@ -162,7 +162,7 @@ class _OpenShard(Protocol):
         """The number of samples that are known to exist. These are all once `reaches()` has returned False."""
 
     def reaches(self, offset: int, seed: Seed) -> bool:
-        """Whether the shard has a sample of this number."""
+        """Returns whether the shard has a sample of this number."""
 
     def sample(self, offset: int, seed: Seed) -> Any:
         """Returns a sample that `reaches()` has found."""
@@ -222,7 +222,7 @@ def _add_note(error: Exception, number: int, shard: object) -> None:
 
 
 def _divides_itself(samples: Any) -> bool:
-    """Whether it is an iterable dataset of Hugging Face, which iterates otherwise in a loader worker."""
+    """Returns whether it is an iterable dataset of Hugging Face, which iterates otherwise in a loader worker."""
     return isinstance(samples, IterableDataset) and callable(getattr(samples, "iter", None))
 
 

@@ -37,7 +37,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def is_epoch_over(self, position: Position) -> bool:
-        """Whether the epoch of `position` has no more batches."""
+        """Returns whether the epoch of `position` has no more batches."""
 
     @abc.abstractmethod
     def next_epoch(self, position: Position) -> Position:

@@ -124,12 +124,12 @@ class TrialContext:
         return self._run.position.epoch
 
     def is_epoch_start(self) -> bool:
-        """Whether the current batch is the first one of its epoch."""
+        """Returns whether the current batch is the first one of its epoch."""
         self.current_train_batch()
         return self._run.position.is_epoch_start
 
     def is_epoch_end(self) -> bool:
-        """Whether the current batch is the last one of its epoch."""
+        """Returns whether the current batch is the last one of its epoch."""
         self.current_train_batch()
         return self._run.position.is_epoch_end
 

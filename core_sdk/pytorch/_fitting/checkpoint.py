@@ -59,7 +59,7 @@ def read_content(runtime: Runtime, file: Path, **options: Any) -> dict[str, Any]
 
 
 def is_own(run: TrialRun[Any], content: dict[str, Any]) -> bool:
-    """Whether this is a checkpoint of this trial, and not of another one."""
+    """Returns whether this is a checkpoint of this trial, and not of another one."""
     return bool(content["trainer_state"]["trial_id"] == run.trial_id)
 
 

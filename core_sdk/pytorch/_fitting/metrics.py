@@ -227,7 +227,7 @@ def metric_names(ranks: Sequence[Columns]) -> list[str]:
 
 
 def _are_alike_on_a_device(values: list[Any]) -> bool:
-    """Whether they are scalar tensors of one type on one device; False on the CPU, where single reads are faster."""
+    """Returns whether they are scalar tensors of one type on one GPU. On the CPU, single reads are faster."""
     first = values[0] if values else None
     if not isinstance(first, torch.Tensor) or first.device.type == "cpu" or first.ndim:
         return False

@@ -38,7 +38,10 @@ _REDUCES: Mapping[Reducer, Reduce] = {
 
 
 def evaluates_batches(trial: PyTorchTrial) -> bool:
-    """Whether the trial validates by batches. Raises `ValueError` unless it has exactly one of the two methods."""
+    """Returns whether the trial validates by batches.
+
+    Raises `ValueError` unless it has exactly one of the two methods.
+    """
     kind = type(trial)
     has_batch = kind.evaluate_batch is not PyTorchTrial.evaluate_batch
     has_full = kind.evaluate_full_dataset is not PyTorchTrial.evaluate_full_dataset

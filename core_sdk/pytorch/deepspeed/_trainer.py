@@ -61,7 +61,7 @@ class NoData(Data):
 
 
 def all_read_data(run: TrialRun[EngineRuntime]) -> bool:
-    """Whether all ranks read data, so that the chief need not tell any rank about its batches. Collective.
+    """Returns whether all ranks read data, so that the chief need not tell any rank about its batches. Collective.
 
     Raises `ValueError` if the chief itself reads none.
     """

@@ -181,7 +181,7 @@ class _WorkersFit(_Fit):
         return returned
 
     def _is_asked_to_stop(self, trial: DrivenTrial) -> bool:
-        """Whether somebody has asked for a stop, beside the stop that is to let the training grow."""
+        """Returns whether somebody has asked for a stop, other than the one that lets the training grow."""
         request = trial.folder.read_stop_request(trial.attempt)
         return bool(self._signals) or (request is not None and request.source != GROWTH)
 

@@ -98,7 +98,7 @@ def _call(program: Program, config: dict[str, Any], context: Context) -> Returne
 
 
 def takes_config(function: Callable[..., Any]) -> bool:
-    """Whether the training function takes its configuration. Raises `TypeError` if it takes more. Pure."""
+    """Returns whether the training function takes its configuration. Raises `TypeError` if it takes more. Pure."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # of C

@@ -123,7 +123,7 @@ class Session:
         return max(0, steps[-1] - steps[0])
 
     def _ends_without(self) -> bool:
-        """Whether this report ends the function, which should stop, without a checkpoint. Only rank 0 calls it.
+        """Returns whether this report ends the function, which should stop, without a checkpoint. Only rank 0 calls it.
 
         It does unless a checkpoint is to be expected, from which a resume would go on.
         """

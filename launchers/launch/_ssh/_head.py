@@ -57,7 +57,7 @@ def hosts_to_reach(plan: LaunchOptions) -> SshLaunch | None:
 
 
 def is_placed() -> bool:
-    """Whether another launcher or a scheduler has told this one its place among several nodes."""
+    """Returns whether another launcher or a scheduler has told this one its place among several nodes."""
     info = run_info()
     if meeting_port() is not None or (info is not None and len(info.container_addrs) > 1):
         return True
@@ -211,7 +211,10 @@ class _Head:
             self._end_at = min(self._end_at, time.monotonic() + self._patience_s(result))
 
     def _can_go_on_without(self, host: Host) -> bool:
-        """Whether an elastic training can continue without this host. It needs the first one, where the others meet."""
+        """Returns whether an elastic training can continue without this host.
+
+        It needs the first one, where the others meet.
+        """
         least = self._hosts.min_hosts
         is_first = host == self._hosts.hosts[0]
         return least is not None and len(self._running) >= least and not is_first and not self._is_ending

@@ -87,7 +87,10 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
 
 
 def is_here(host: Host) -> bool:
-    """Whether the host is this machine, by its name or an address. Another user's account counts as another machine."""
+    """Returns whether the host is this machine, by its name or an address.
+
+    Another user's account counts as another machine.
+    """
     user = host.name.rpartition("@")[0]
     if user and user != pwd.getpwuid(os.getuid()).pw_name:
         return False
@@ -98,7 +101,7 @@ def is_here(host: Host) -> bool:
 
 
 def is_loopback(host: Host) -> bool:
-    """Whether the name means the local machine on every machine."""
+    """Returns whether the name means the local machine on every machine."""
     return host.address.lower() in _LOOPBACK or host.address.startswith("127.")
 
 

@@ -223,7 +223,7 @@ class NodeLauncher:
         return own or other
 
     def _has_made_room(self, outcome: Outcome) -> bool:
-        """Whether the ranks have stopped because another launcher noticed first that more nodes want to join."""
+        """Returns whether the ranks stopped because another launcher noticed first that more nodes want to join."""
         if not isinstance(outcome, Succeeded) or not outcome.was_stopped or self.supervisor.stop_signal is not None:
             return False
         return self.meeting.num_waiting() > 0

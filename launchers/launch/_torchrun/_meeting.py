@@ -48,7 +48,7 @@ class Meeting(ABC):
 
     @abstractmethod
     def is_place_there(self) -> bool:
-        """Whether the nodes can meet again."""
+        """Returns whether the nodes can meet again."""
 
     @abstractmethod
     def close(self) -> None:

@@ -122,12 +122,15 @@ def _check(path: Path, info: ClusterInfo) -> None:
 
 
 def _says_more_than_the_default(info: ClusterInfo) -> bool:
-    """Whether a run info says more than one node with one slot, which `core-sdk run` says regardless of the GPUs."""
+    """Returns whether a run info says more than one node with one slot.
+
+    `core-sdk run` says this regardless of the GPUs.
+    """
     return bool(info.named_slot_ids) or len(info.container_addrs) > 1 or info.container_slot_counts != [1]
 
 
 def _say_all(options: Mapping[str, Any]) -> bool:
-    """Whether a scheduler need not be asked: the options name a single node, or the first node and this one."""
+    """Returns whether a scheduler need not be asked: the options name a single node, or the first node and this one."""
     if options.get("standalone") or node_range(options.get("nnodes", "2"))[1] == 1:
         return True
     is_first_known = bool(options.get("rdzv_endpoint")) or "master_addr" in options
@@ -233,7 +236,7 @@ def _chief_address(options: Mapping[str, Any], group: ClusterInfo | None, num_no
 
 
 def is_dynamic(options: Mapping[str, Any]) -> bool:
-    """Whether the nodes agree on their places among themselves."""
+    """Returns whether the nodes agree on their places among themselves."""
     if "rdzv_backend" in options:
         return bool(options["rdzv_backend"] != "static")
     least, most = node_range(options.get("nnodes", "1"))

@@ -167,7 +167,7 @@ def _read(objects: RetryingBucket, lease: StoredObject) -> LeaseRecord | None:
 
 
 def _is_elsewhere(record: LeaseRecord) -> bool:
-    """Whether its lock is out of reach: on another machine, in another container, or of another user."""
+    """Returns whether its lock is out of reach: on another machine, in another container, or of another user."""
     try:
         can_ask = Path(record.lock).is_file() and os.access(record.lock, os.R_OK)
     except (OSError, ValueError):
