@@ -2,7 +2,7 @@
 # continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-integrations test-all test-gpu test-versions coverage check format-check lint types floors page recording format site dist bench clean
+.PHONY: help packages demo test-quick test times test-integrations test-all test-gpu test-versions coverage check format-check lint types floors page recording format site dist bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -50,6 +50,9 @@ packages:  ## Debian's packages for the tests of several nodes and of failing di
 demo: $(DEMO_INSTALLED)  ## train, kill, resume, compare and search: the main jobs in one minute
 	@$(PYTHON) examples/demo.py
 
+test-quick: $(INSTALLED)  ## the tests that start no process and no server, in less than a minute
+	@$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m quick
+
 test: $(INSTALLED)  ## the tests that need no compiler, no system package and no other framework
 	@echo "running the tests: seven to ten minutes on two cores"
 	@$(call run_tests,$(PYTEST))
@@ -62,6 +65,9 @@ test-integrations: $(ALL_INSTALLED)  ## the tests of many processes, and those w
 test-all: $(ALL_INSTALLED)  ## both, and the slow tests
 	@$(PYTEST) -m "not ray and not gpu"
 	@$(PYTEST_ALONE) -m "ray"
+
+times: $(INSTALLED)  ## take the seconds of the last runs, of build/test-times.txt, over into the list tests/times.txt
+	@$(PYTHON) tests/times.py
 
 # A machine with a GPU often has a torch for it already, and cannot fetch another one.
 GPU_PYTHON ?= $(PYTHON)

@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import engine_choice
 import hypothesis
+import in_process
 import parts
 import pytest
 from buckets.opening import servers_on_demand
@@ -23,6 +23,7 @@ from kernels import kernel
 from ports import reserved_port
 from processes import Script
 from second_tries import describe
+from times import COLLECTED, Stopwatch, read_choice
 from warm import warm_program
 
 from core_sdk._home import Home
@@ -38,6 +39,8 @@ hypothesis.settings.load_profile("busy")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # As Python did until 3.14: a loader's workers know classes that a test has defined, and start within milliseconds.
 multiprocessing.set_start_method("fork")
+CHOICE = read_choice()
+"""The set of each test."""
 # `make test &` in a script begins with SIGINT ignored, and so would all that the tests start and interrupt.
 heed_signals()
 
@@ -50,6 +53,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr != "gpu" and Path("/proc/driver/nvidia").exists():
         # All other tests mean the CPU, also those that let a Trainer choose.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if not hasattr(config, "workerinput"):  # a worker's reports reach the process that has started it
+        config.pluginmanager.register(Stopwatch())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out the files without a quick test, whose imports take longer than the quick tests themselves."""
+    if config.option.markexpr != "quick" or collection_path.suffix != ".py":
+        return None
+    return None if CHOICE.has_quick(collection_path.relative_to(Path(__file__).parent).as_posix()) else True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -59,32 +71,36 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(line)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks each test that needs a part as one of an integration, and begins with the longest."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks each test with its set, of which the options of `make` choose, and begins with the longest."""
     items.sort(key=lambda item: (item.path.name != "test_docs.py", item.path.parent.name != "frameworks"))
-    for item in items:
+    names = {item: item.nodeid.removeprefix("tests/") for item in items}
+    config.stash[COLLECTED] = [*names.values()]
+    for item, name in names.items():
         needed = parts.parts_of(item)
-        if needed:
-            item.add_marker("integration")
-        if "gpu" in needed:
-            item.add_marker("gpu")
-        name = getattr(item, "originalname", item.name)
-        if "ray" in needed:
-            item.add_marker("ray")
-            if name not in engine_choice.ON_RAY:
-                item.add_marker("slow")
-        if _engine_of(item) == "forked" and name not in engine_choice.FORKED:
+        chosen = CHOICE.set_of(name)
+        if chosen == "slow":
             item.add_marker("slow")
-
-
-def _engine_of(item: pytest.Item) -> object:
-    """Returns the engine of a test's programs, or None if it has none."""
-    return item.callspec.params.get("programs") if hasattr(item, "callspec") else None
+        elif needed or chosen == "integrations":
+            item.add_marker("integration")
+        elif chosen == "quick":
+            item.add_marker("quick")
+        for part in needed & {"gpu", "ray"}:
+            item.add_marker(part)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips a test, by name, whose part is missing."""
     parts.skip_without(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fails a quick test that leaves its process."""
+    if item.get_closest_marker("quick") is None:
+        return (yield)
+    with in_process.guard():
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from frameworks.environments import environment
@@ -27,19 +26,6 @@ def needs(*parts: str) -> pytest.MarkDecorator:
     unknown = set(parts) - set(_PARTS)
     assert not unknown, f"no such parts: {sorted(unknown)}"
     return pytest.mark.needs(*parts)
-
-
-def sample(cases: Iterable[Any], every: int, marks: Sequence[pytest.MarkDecorator] = ()) -> list[Any]:
-    """Leaves the first case of every so many to `make test`, and marks the others: as slow.
-
-    For a grid whose cells take seconds each. `marks` are those of the others instead.
-    """
-    others = marks or [needs("many processes"), pytest.mark.slow]
-    return [
-        # A named tuple is one argument.
-        case if index % every == 0 else pytest.param(*(case if type(case) is tuple else (case,)), marks=others)
-        for index, case in enumerate(cases)
-    ]
 
 
 def parts_of(item: pytest.Item) -> set[str]:
@@ -205,6 +191,4 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "slurm": _programs("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged"),
     "ssh": _programs("ssh", "ssh-keygen", "sshd"),
     "strace": _strace,
-    # Every machine has them, but such a test takes too long for `make test`. Most of these processes import torch.
-    "many processes": lambda: None,
 }

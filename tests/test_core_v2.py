@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from parts import needs
 
 from core_sdk import client
 from core_sdk._home import Home
@@ -83,7 +82,6 @@ def test_the_context_can_be_had_for_a_with_block() -> None:
     assert client.get_trial(1).steps_completed == 1
 
 
-@needs("many processes")
 def test_a_start_with_the_same_external_ids_goes_on_with_the_trial(run_script: RunScript) -> None:
     """A start with the same external ids continues the trial, and other ids begin a new one."""
     first = run_script(CONTINUED, "search", "one")
@@ -172,7 +170,6 @@ def test_the_url_of_the_experiment_is_that_of_its_folder(home: Home) -> None:
     assert core_v2.url_reverse_webui_exp_view() == home.experiment(1).path.as_uri()
 
 
-@needs("many processes")
 def test_a_context_that_nobody_closes_ends_with_the_interpreter(run_script: RunScript) -> None:
     """A Context that is not closed ends with the interpreter and its error."""
     run_script("from core_sdk.experimental import core_v2\ncore_v2.init()\nraise ValueError('too far')")

@@ -20,7 +20,6 @@ import requests
 import typer.main
 from buckets.strict_gcs import start_strict_gcs
 from interfaces.cli.commands import Finished, WarmCli
-from parts import needs
 from processes import kill_tree
 
 from core_sdk import core, loop
@@ -42,22 +41,6 @@ TIMEOUT_S = 300
 
 PAUSED = 75
 """The exit status of a trial that was stopped and is to be continued."""
-
-
-QUICK = ("README.md", "docs/format.md", "docs/variables.md")
-LONG = (
-    "docs/collection.md", "docs/custom-search.md", "docs/distributed.md", "docs/distributed-reference.md",
-    "docs/exact-resume.md", "docs/media.md", "docs/moving-from-determined.md", "docs/pytorch.md", "docs/seeds.md",
-    "docs/sgd.md", "docs/train.md", "docs/tutorial-search.md", "docs/ui.md",
-)  # fmt: skip
-"""Documents whose commands take a minute or more beside others. What they show has tests of its own."""
-
-
-def _marks(name: str) -> list[pytest.MarkDecorator]:
-    """Returns the marks of a document's test; only the quick documents run by default."""
-    if name in QUICK:
-        return []
-    return [needs("many processes"), pytest.mark.timeout(900), *([pytest.mark.slow] if name in LONG else [])]
 
 
 @dataclass(frozen=True)
@@ -186,7 +169,8 @@ def my_bucket(reader: Reader) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in NAMES])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_a_document_shows_can_be_followed(name: str, reader: Reader, request: pytest.FixtureRequest) -> None:
     """Every program and command in a document does what the text beside it shows."""
     if "gs://my-bucket" in (ROOT / name).read_text():

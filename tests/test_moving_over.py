@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from interfaces.cli.commands import run_cli, start_cli_in
-from parts import needs
 
 import core_sdk as det
 from core_sdk import client
@@ -332,8 +331,6 @@ def test_a_script_that_reports_runs_where_it_stands(run_script: RunScript) -> No
     assert curve(1, "validation") == [(1, 100, 100)]
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_a_script_that_insists_on_a_cluster_finds_one_under_core_sdk_run(tmp_path: Path) -> None:
     """Paused, resumed and continued, it tells the two continuations apart by the trial's id."""
     script = tmp_path / "train.py"
@@ -354,8 +351,6 @@ def test_a_script_that_insists_on_a_cluster_finds_one_under_core_sdk_run(tmp_pat
     assert curve(2, "validation") == [(1, 40, 80)]
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_a_data_parallel_script_is_paused_and_goes_on_on_two_ranks(tmp_path: Path) -> None:
     """A data-parallel script can be paused and resumed on two ranks with the renamed launcher."""
     script = tmp_path / "train.py"
@@ -389,7 +384,6 @@ def test_a_script_that_falls_back_to_one_process_does_so(home: Home, run_script:
     assert shown == ["events.out.tfevents.1.0"]
 
 
-@needs("many processes")
 def test_a_detached_script_goes_on_with_its_trial_on_several_ranks(tmp_path: Path, home: Home) -> None:
     """A detached script continues its trial on several ranks by its external ids."""
     script = tmp_path / "train.py"
@@ -423,7 +417,6 @@ def test_a_detached_script_may_use_a_block(run_script: RunScript, home: Home) ->
     assert home.trial(1).read_record().hparams == {"lr": 1e-5, "max_epochs": 100}
 
 
-@needs("many processes")
 def test_a_script_that_starts_its_own_ranks_does_so_on_its_slots(tmp_path: Path) -> None:
     """A script that starts its own ranks finds its slots and `wrap_rank`."""
     script = tmp_path / "train.py"
@@ -436,7 +429,6 @@ def test_a_script_that_starts_its_own_ranks_does_so_on_its_slots(tmp_path: Path)
     assert len(client.get_trial(1).list_checkpoints()) == 2
 
 
-@needs("many processes")
 def test_a_search_of_ones_own_is_recorded_and_analysed(run_script: RunScript, tmp_path: Path) -> None:
     """A search in one process is recorded and can be analysed with the client."""
     searched, hparams, search_errors = run_script(TRIALS)
@@ -608,7 +600,6 @@ def test_modes_may_be_given_by_their_values() -> None:
             operation.report_completed(1.0)
 
 
-@needs("many processes")
 def test_a_launcher_is_started_by_its_renamed_module(tmp_path: Path) -> None:
     """A launcher can be started by its renamed module."""
     (tmp_path / "train.py").write_text("import os; print('rank', os.environ['RANK'])")

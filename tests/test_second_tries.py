@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from parts import needs
 from second_tries import KNOWN, describe
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +30,6 @@ def test_the_list_names_tests_that_exist() -> None:
         assert f"def {function.partition('[')[0]}(" in (ROOT / path).read_text()
 
 
-@needs("many processes")
 def test_a_second_run_ends_with_the_names(tmp_path: Path) -> None:
     """The Makefile starts it so. In pytest's usual folder it would delete the thousands of files of an earlier run."""
     name = "tests/test_second_tries.py::test_each_is_named_with_its_reason"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parts import needs
 from pytorch.trials import LineTrial
 from sgd.creators import CREATORS
 from stopping import KINDS, MOST_STEPS, Kind, Stop
@@ -88,7 +87,7 @@ def passes(stop: Stop, has_saved: bool, directory: Path) -> None:
         trial,
         function,
         function_that_asks,
-        pytest.param(passes, marks=[needs("many processes"), pytest.mark.slow]),
+        passes,
     ],
 )
 def test_a_stop_ends_every_shape_within_two_reports(

@@ -21,7 +21,7 @@ from core_sdk._ground.version import __version__
 ROOT = Path(__file__).resolve().parent.parent
 LARGEST_INSTALL_BYTES = 250_000_000
 
-pytestmark = [needs("many processes"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 class Installed:
@@ -132,7 +132,6 @@ def test_the_registry_would_take_the_wheel_and_the_sources(tmp_path: Path) -> No
 
 
 @needs("release")
-@pytest.mark.slow
 def test_the_bill_of_materials_names_what_an_install_brings(installed: Installed, tmp_path: Path) -> None:
     """The bill names each package of the environment with its version, and Core SDK as what it is the bill of."""
     packages = dict(line.split("==") for line in installed.run("pip", "list", "--format=freeze").stdout.split())

@@ -24,8 +24,7 @@ VIEWS = [
 
 
 @pytest.mark.timeout(600)  # the checker takes seconds for each view
-@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_checker_finds_no_fault_in_any_view(site: Site, open_view: OpenView, theme: str) -> None:
     """axe finds no serious fault by WCAG 2.2 AA in any view or theme."""
     page = open_view(site, VIEWS[0], theme=theme)

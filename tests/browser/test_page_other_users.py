@@ -227,7 +227,7 @@ def test_a_server_of_another_user_to_which_a_link_leads_gets_no_token(
 @pytest.mark.parametrize(
     "has_own_token",
     [
-        pytest.param(False, marks=pytest.mark.slow, id="new token each time"),
+        pytest.param(False, id="new token each time"),
         pytest.param(True, id="token of one's own"),
     ],
 )

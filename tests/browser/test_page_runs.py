@@ -301,7 +301,6 @@ def test_keys_go_to_views_and_show_themselves(site: Site, open_view: OpenView) -
     expect(page.get_by_label("Search names, labels, reasons and hyperparameters")).to_be_focused()
 
 
-@pytest.mark.slow
 def test_thousands_of_trials_scroll(open_view: OpenView, tmp_path: Path) -> None:
     """A table of thousands of trials keeps only the visible rows in the document."""
     home = Home.create(tmp_path / "many")

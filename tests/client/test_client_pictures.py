@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 
 import pytest
 from home.journals import new_trial, record, report
-from parts import needs
 from ports import reserved_port
 
 from core_sdk import client
@@ -61,7 +60,6 @@ def test_a_picture_of_nothing_says_so(home: Home) -> None:
         picture.save("curves.svg")
 
 
-@needs("many processes")
 def test_the_page_is_served_beside_the_program(home: Home) -> None:
     """The page is served until the block ends, and a notebook shows its link."""
     record(new_trial(home), report(1, loss=0.5))
@@ -82,7 +80,6 @@ def test_the_page_is_served_beside_the_program(home: Home) -> None:
         HTTPConnection("127.0.0.1", port, timeout=20).connect()
 
 
-@needs("many processes")
 def test_a_port_in_use_is_named(home: Home) -> None:
     """A port in use is named together with a free one."""
     with reserved_port() as port, pytest.raises(PageNotServedError, match=r"in use.*is free") as caught:

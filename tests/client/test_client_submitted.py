@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 from client.trainings import Train
-from parts import needs
 from processes import wait_for
 
 from core_sdk import client
@@ -59,7 +58,6 @@ def config(waits: bool = False, **changes: Any) -> dict[str, Any]:
     }
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("master")
 def test_a_search_runs_to_its_end_and_has_a_best_checkpoint(code: Path) -> None:
     """A search that is created from a mapping has trials, checkpoints and a config like any other experiment."""
@@ -143,7 +141,6 @@ def test_an_experiment_is_ended_archived_and_deleted(code: Path, ending: str) ->
     assert client.list_experiments() == []
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("master")
 def test_an_experiment_that_was_removed_by_hand_ends_no_master(home: Home, code: Path) -> None:
     """A removed experiment folder stops its trials but neither the master nor other experiments."""
@@ -160,7 +157,6 @@ def test_an_experiment_that_was_removed_by_hand_ends_no_master(home: Home, code:
     wait_for(lambda: all(trial.running_attempt() is None for trial in trials))
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("master")
 def test_one_trial_of_a_search_is_killed(code: Path) -> None:
     """Killing one trial of a search leaves the other trials running."""
@@ -221,7 +217,6 @@ def test_what_was_not_submitted_has_no_searcher_to_steer(train: Train) -> None:
             call()
 
 
-@needs("many processes")
 def test_reading_starts_no_master(code: Path, home: Any, request: pytest.FixtureRequest) -> None:
     """The results of a search can be read without a master."""
     from core_sdk._execution.experiments.calling import is_master_running

@@ -73,7 +73,6 @@ def test_a_training_ends_as_if_undisturbed(shape: str, program: WarmProgram, tmp
     assert disturbed.figures() == undisturbed.figures()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", shapes.SHAPES)
 def test_a_training_survives_twenty_kills(shape: str, program: WarmProgram, tmp_path: Path) -> None:
     """Killed at twenty random moments, a training has the figures of an undisturbed one."""

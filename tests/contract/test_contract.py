@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from times import read_choice
+
 REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "contract.md").read_text()
+CHOICE = read_choice()
 
 
 def test_each_promise_is_held_by_a_test_that_is_not_slow() -> None:
@@ -31,8 +34,9 @@ def promises() -> list[str]:
 
 def marked_tests(path: Path) -> Iterator[tuple[list[str], bool]]:
     """Yields the promises of each marked test of this file, and whether the whole test is slow."""
+    file = path.relative_to(REPOSITORY / "tests").as_posix()
     for function in path.read_text().split("\n\n\n"):
-        marks, _, _ = function.partition("\ndef ")
+        marks, _, rest = function.partition("\ndef ")
         names = [name for names in re.findall(r"^@promise\((.*)\)$", marks, re.MULTILINE) for name in names.split(", ")]
         if names:
-            yield [name.strip('"') for name in names], "@pytest.mark.slow" in marks.splitlines()
+            yield [name.strip('"') for name in names], CHOICE.sets_of(f"{file}::{rest.partition('(')[0]}") == {"slow"}

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from parts import needs
 from processes import Script
 from promises import promise
 
@@ -52,7 +51,6 @@ time.sleep(120)
 
 
 @promise("trial-killed")
-@needs("many processes")
 def test_a_kill_leaves_the_end_that_a_script_has_recorded(home: Home, tmp_path: Path) -> None:
     """`trial kill` after the script has left its context leaves the recorded end as it is."""
     (tmp_path / "afterwards.py").write_text(AFTERWARDS)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from parts import needs
 from processes import Script, wait_for
 from promises import promise
 
@@ -23,7 +22,6 @@ RunScript = Callable[..., tuple[int, str, str]]
 
 
 @promise("fit-goes-on")
-@needs("many processes")
 def test_a_fit_goes_on_when_its_program_was_killed(home: Home, start_script: StartScript) -> None:
     """The next start of a program that was killed goes on from the last checkpoint of its fit()."""
     source = """
@@ -54,7 +52,6 @@ def test_a_fit_goes_on_when_its_program_was_killed(home: Home, start_script: Sta
 
 
 @promise("fit-has-own-workers")
-@needs("many processes")
 def test_each_fit_has_workers_that_end_with_it(run_script: RunScript) -> None:
     """Each fit() has new worker processes, which import modules anew."""
     code, output, errors = run_script("""

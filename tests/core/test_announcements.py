@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from core.rank_processes import Ranks
-from parts import needs
 
 from core_sdk._home import Home
 
@@ -32,7 +31,6 @@ def errors_of(directory: Path, *command: str, **variables: str) -> list[str]:
     return [line for line in ended.stderr.splitlines() if line.startswith("core-sdk: ")]
 
 
-@needs("many processes")
 def test_a_script_says_which_trial_it_is_and_what_to_type_next(home: Home, tmp_path: Path) -> None:
     """A script names its trial on stderr when it begins and when it ends, also in a pipe and on a restart of a job."""
     first = errors_of(tmp_path, sys.executable, "train.py", "job", "fail")
@@ -49,7 +47,6 @@ def test_a_script_says_which_trial_it_is_and_what_to_type_next(home: Home, tmp_p
     ]
 
 
-@needs("many processes")
 def test_nothing_is_said_twice_or_by_a_script_that_is_to_be_quiet(home: Home, tmp_path: Path) -> None:
     """Under `core-sdk run` only the command speaks, and CORE_SDK_QUIET silences a script."""
     quiet = errors_of(tmp_path, sys.executable, "train.py", CORE_SDK_QUIET="1")
@@ -62,7 +59,6 @@ def test_nothing_is_said_twice_or_by_a_script_that_is_to_be_quiet(home: Home, tm
     ]
 
 
-@needs("many processes")
 def test_rank_0_speaks_for_the_trial(ranks: Ranks, home: Home) -> None:
     """Only rank 0 announces the trial; the other ranks are silent."""
     chief, other = ranks.run("with core.init(distributed=distributed): pass")

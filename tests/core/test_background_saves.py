@@ -16,7 +16,6 @@ import pytest
 from core.held_storage import Gate, HeldStorage, hold
 from core.rank_processes import Ranks, codes
 from core.rank_threads import Rank, Trial
-from parts import needs
 from processes import Script
 from promises import promise
 from saving import checkpoint_ids
@@ -957,7 +956,6 @@ with core.init(distributed=distributed) as context:
     assert outcome(home) == ("completed", None)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_that_dies_meanwhile_fails_the_save_of_the_others(
     ranks: Ranks, home: Home, tmp_path: Path, victim: int

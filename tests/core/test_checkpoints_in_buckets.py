@@ -10,7 +10,6 @@ import pytest
 from buckets.opening import bucket_at
 from buckets.servers import BucketServer
 from core.rank_threads import Rank, Trial
-from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk._home.storage import Storage
@@ -99,7 +98,6 @@ def test_ranks_download_what_any_of_their_node_selects(trial: BucketTrial, tmp_p
         assert found == names | {"metadata.json", ".manifest.json"}
 
 
-@needs("many processes")
 def test_a_conflict_of_ranks_leaves_nothing_in_the_bucket(trial: BucketTrial) -> None:
     """All ranks raise the same error, which names the file, and nothing is stored."""
 

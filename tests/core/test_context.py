@@ -81,7 +81,6 @@ def test_a_script_names_and_notes_its_trial(home: Home) -> None:
         core.init(notes=3)  # type: ignore[arg-type]
 
 
-@needs("many processes")
 def test_the_scripts_name_is_the_experiments(home: Home, run_script: RunScript) -> None:
     """Two starts of one script are two trials of one experiment."""
     script = "from core_sdk import core\nwith core.init(): pass\n"
@@ -202,7 +201,6 @@ def test_a_forgotten_context_ends_when_it_is_collected(home: Home) -> None:
     assert ending(home).outcome == "exited"
 
 
-@needs("many processes")
 def test_a_session_of_typed_lines_is_judged_by_what_follows_the_start(home: Home) -> None:
     """In a session of typed lines, an error before `init()` does not count, and no resume command is recorded."""
     lines = b"1 / 0\nfrom core_sdk import core\ncontext = core.init()\ncontext.start()\n"
@@ -252,7 +250,6 @@ def test_two_processes_cannot_claim_one_attempt(
     assert home.trial(2).read_record().started_by == 1
 
 
-@needs("many processes")
 def test_many_first_starts_at_once_get_ids_of_their_own(home: Home, start_script: Callable[..., object]) -> None:
     """Scripts that start at once get trials of their own in the same experiment."""
     script = "from core_sdk import core\nwith core.init(name='one'): pass\n"
@@ -509,7 +506,6 @@ def start_on_failing_disk(home: Path, *strace_options: str) -> int:
 
 
 @needs("strace")
-@pytest.mark.slow
 def test_a_start_that_the_disk_refuses_leaves_nothing_half_made(tmp_path: Path) -> None:
     """Whichever fsync of the start fails, no trial and no nameless experiment is listed."""
     for when in itertools.count(1):

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 import torch
 from buckets.servers import BucketServer
-from parts import needs
 from processes import wait_for
 from promises import promise
 from pytorch.ranks import Ranks, warm_ranks
@@ -198,8 +197,6 @@ def save_and_be_killed_in_finish(storage: str, when: str) -> None:
 
 
 @promise("dcp-checkpoint-whole")
-@needs("many processes")
-@pytest.mark.slow
 def test_any_number_of_ranks_loads_what_four_have_saved(
     ranks: Ranks, storage: DirectoryStorage, alone: core.Context
 ) -> None:
@@ -220,10 +217,7 @@ def test_any_number_of_ranks_loads_what_four_have_saved(
 
 
 @promise("dcp-checkpoint-whole")
-@needs("many processes")
-@pytest.mark.parametrize(
-    ("rank", "step"), [(0, "global plan"), (0, "data"), (1, "data"), pytest.param(1, "plan", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("rank", "step"), [(0, "global plan"), (0, "data"), (1, "data"), (1, "plan")])
 def test_a_kill_at_any_step_leaves_no_checkpoint(ranks: Ranks, storage: DirectoryStorage, rank: int, step: str) -> None:
     """No checkpoint is there after a kill of one rank, and the next process that saves removes what was written."""
     processes = ranks.start(save_and_be_killed, 2, storage.root, rank, step)
@@ -237,9 +231,7 @@ def test_a_kill_at_any_step_leaves_no_checkpoint(ranks: Ranks, storage: Director
     assert left_over(storage) == []
 
 
-@needs("many processes")
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
-@pytest.mark.slow
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.timeout(1200))])
 def test_a_kill_in_finish_leaves_all_or_nothing(ranks: Ranks, storage: DirectoryStorage, every: int) -> None:
     """Wherever the coordinator dies once all ranks have written, the checkpoint is absent, or whole on both ranks."""
     num_killed, seen = 0, set()

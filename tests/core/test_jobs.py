@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from core.counting import counting_script
-from parts import needs
 
 from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.placement import Job, named_job, scheduled_job
@@ -70,7 +69,6 @@ def test_a_start_that_came_to_nothing_is_passed_over(start: Start) -> None:
     assert start(**BATCH, SLURM_RESTART_COUNT="2") == "1.2.4\n"
 
 
-@needs("many processes")
 def test_each_start_of_a_named_job_goes_on(start: Start) -> None:
     """A named job continues its trial at every start, without a scheduler that counts the starts."""
     assert [start(CORE_SDK_JOB_ID="a/b"), start(CORE_SDK_JOB_ID="a/b")] == ["1.1.0\n", "1.2.4\n"]
@@ -89,7 +87,6 @@ def test_what_is_another_training_begins_its_own_trial(start: Start, variables: 
     assert start(**variables) == "2.1.0\n"
 
 
-@needs("many processes")
 def test_trainings_of_one_job_are_told_apart(start: Start) -> None:
     """Trainings of one job are told apart by their commands, whatever the order of the steps."""
     begun = [start("--lr=1", **BATCH, **STEP), start("--lr=2", **BATCH, **NEXT_STEP)]
@@ -160,7 +157,6 @@ def test_a_script_names_its_job_itself(start: Start) -> None:
     assert start("b", source=source) == "2.1.0\n"
 
 
-@needs("many processes")
 def test_a_job_that_goes_on_with_a_completed_trial_says_so(
     home: Home, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,7 +175,6 @@ def test_a_job_that_goes_on_with_a_completed_trial_says_so(
     assert "superseded" in caplog.text
 
 
-@pytest.mark.slow
 def test_processes_of_multiprocessing_are_known_again(tmp_path: Path, start: Start) -> None:
     """A process of multiprocessing continues its trial, although its own command line may differ."""
     (tmp_path / "training.py").write_text(f"def train():\n{textwrap.indent(SCRIPT, '    ')}")
@@ -207,7 +202,6 @@ def test_torchruns_restarts_go_on_with_their_own_launch(start: Start, log_dir: s
     assert start(**BATCH, **RESTARTED, TORCHELASTIC_ERROR_FILE=error_file) == expected
 
 
-@pytest.mark.slow
 def test_torchrun_itself_tells_its_launches_apart(start: Start, tmp_path: Path) -> None:
     """A restart by torchrun continues the trial of its own launch, and a launch without a trial begins one."""
     pytest.importorskip("torch", reason="NOT TESTED: restarts under torchrun itself. Install torch to test them")
@@ -249,7 +243,6 @@ def test_a_process_of_several_trials_begins_new_ones(start: Start) -> None:
     assert [start(source=source, **BATCH), start(source=source, **REQUEUED)] == ["1\n2\n3\n", "4\n5\n6\n"]
 
 
-@pytest.mark.slow
 def test_a_process_killed_in_its_first_trial_goes_on_with_it(start: Start) -> None:
     """A process that was killed in its first trial continues that trial."""
     start(**BATCH)
@@ -259,7 +252,6 @@ def test_a_process_killed_in_its_first_trial_goes_on_with_it(start: Start) -> No
     assert (resumed, second, begun_anew) == ("1.2.4", "2", "3.1.0")
 
 
-@needs("many processes")
 def test_processes_that_a_training_starts_leave_its_job_alone(start: Start) -> None:
     """Child processes have trials of their own, and the job still continues the first trial."""
     child = f"subprocess.run([sys.executable, '-c', {textwrap.dedent(SCRIPT)!r}])"
@@ -269,7 +261,6 @@ def test_processes_that_a_training_starts_leave_its_job_alone(start: Start) -> N
     assert start(source=source, CORE_SDK_JOB_ID="a").startswith("1.2.4\n")
 
 
-@needs("many processes")
 def test_a_job_that_a_training_submits_is_a_job_of_its_own(start: Start) -> None:
     """A job that a training submits is not mistaken for the training's own job."""
     source = f"""

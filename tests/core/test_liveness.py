@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from parts import needs
 from processes import Script, wait_for
 
 from core_sdk._ground.records import Report
@@ -49,7 +48,6 @@ def test_a_training_that_copies_its_home_is_still_running(
     assert any(isinstance(record, Report) for record in read_records(home.trial(1).journal_path(1)))
 
 
-@needs("many processes")
 def test_a_data_loader_s_worker_does_not_keep_a_killed_training_running(
     home: Home, start_script: Callable[..., Script]
 ) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import psutil
 import pytest
-from parts import needs
 from processes import TIMEOUT_S, wait_for
 from promises import promise
 
@@ -205,7 +204,6 @@ def test_a_stop_that_reaches_every_process_is_obeyed(tmp_path: Path) -> None:
     check_all_stop(QUICK, tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", all_cases(), ids=str)
 def test_a_stop_that_reaches_every_process_is_obeyed_at_every_place(case: Case, tmp_path: Path) -> None:
     """The same at every place, for every shape, launch, start method and number of workers; also for two signals."""
@@ -213,7 +211,6 @@ def test_a_stop_that_reaches_every_process_is_obeyed_at_every_place(case: Case, 
 
 
 @promise("loader-workers-stay")
-@needs("many processes")
 def test_workers_end_with_a_rank_that_is_killed(tmp_path: Path) -> None:
     """No worker outlives its rank, however it was started, also if it has left a stop to the rank before."""
     trainings = [Training(Case(method=method), tmp_path / method) for method in METHODS]
@@ -231,8 +228,6 @@ def test_workers_end_with_a_rank_that_is_killed(tmp_path: Path) -> None:
             training.close()
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_other_children_hear_signals_as_ever(tmp_path: Path) -> None:
     """Processes that the script has started itself end at SIGTERM, also those of the same fork server."""
     run = subprocess.run(

@@ -141,7 +141,6 @@ def test_what_a_killed_rank_has_reported_is_there(ranks: Ranks, home: Home, vict
     assert len(reported) <= last + 1
 
 
-@needs("many processes")
 def test_a_resume_supersedes_what_every_rank_has_reported(ranks: Ranks, home: Home) -> None:
     """A resume supersedes the reports of every rank beyond its checkpoint."""
     source = """
@@ -202,7 +201,6 @@ def test_what_cannot_be_reported_is_refused_on_every_rank(ranks: Ranks) -> None:
     assert [one.output for one in ended] == [f"{names} ValueError\nJournalClosedError\n"] * 2, ended
 
 
-@needs("many processes")
 def test_every_rank_has_its_progress(ranks: Ranks, run_command: Callable[..., str]) -> None:
     """Each rank's progress is shown, and the trial's progress is the chief's."""
     ended = ranks.run("""
@@ -219,7 +217,6 @@ def test_every_rank_has_its_progress(ranks: Ranks, run_command: Callable[..., st
     assert [(row.rank, row.progress) for row in the_trial().ranks] == [(0, 0.75), (1, 0.5)]
 
 
-@needs("many processes")
 def test_each_node_is_profiled_by_its_first_rank(ranks: Ranks, run_command: Callable[..., str]) -> None:
     """Each node is profiled once, by its first rank, and its figures carry that rank."""
     ended = ranks.run(
@@ -247,7 +244,6 @@ def test_each_node_is_profiled_by_its_first_rank(ranks: Ranks, run_command: Call
     assert "said once" not in "".join(one.errors for one in ended)
 
 
-@needs("many processes")
 def test_every_rank_may_ask_what_is_recorded(ranks: Ranks, home: Home) -> None:
     """A rank that sees the home can read metadata and the best validation and write event files."""
     ended = ranks.run("""

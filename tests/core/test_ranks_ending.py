@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from core.rank_processes import Ranks, codes, the_trial
-from parts import needs
 from promises import promise
 from saving import checkpoint_ids
 
@@ -23,7 +22,6 @@ def recorded_error(home: Home) -> str:
     return ended.error or ""
 
 
-@needs("many processes")
 def test_an_error_on_one_rank_is_everyones(ranks: Ranks, home: Home) -> None:
     """The next collective raises one rank's error with its traceback, and the trial's reason names the rank."""
     ended = ranks.run("""
@@ -45,7 +43,6 @@ def test_an_error_on_one_rank_is_everyones(ranks: Ranks, home: Home) -> None:
     assert "distributed.allgather(rank)" in recorded_error(home)
 
 
-@needs("many processes")
 def test_an_error_of_the_chief_reaches_the_others(ranks: Ranks) -> None:
     """An error of the chief reaches the other ranks and is the trial's reason."""
     ended = ranks.run("""
@@ -89,7 +86,6 @@ def test_a_chief_that_leaves_the_others_alone_fails_the_trial(ranks: Ranks) -> N
     assert the_trial().reason.startswith("rank 1 failed: core_sdk.errors.RankLeftError")
 
 
-@needs("many processes")
 def test_a_rank_that_is_killed_fails_the_trial(ranks: Ranks) -> None:
     """A rank that is killed after the last collective still fails the trial."""
     ended = ranks.run("""
@@ -123,7 +119,6 @@ def test_the_cause_is_told_with_its_consequence(ranks: Ranks, home: Home) -> Non
     assert "ConnectionError: connection closed by peer" in recorded_error(home)
 
 
-@needs("many processes")
 def test_an_error_that_all_ranks_make_is_told_once(ranks: Ranks, home: Home) -> None:
     """If all ranks raise the same error, only the chief's is recorded."""
     ended = ranks.run("""
@@ -141,7 +136,6 @@ def test_an_error_that_all_ranks_make_is_told_once(ranks: Ranks, home: Home) -> 
     assert "rank 1" not in recorded_error(home)
 
 
-@needs("many processes")
 def test_a_stop_in_which_a_rank_fails_is_no_pause(ranks: Ranks) -> None:
     """If a rank fails after a stop, the trial is an error and not paused."""
     ended = ranks.run("""
@@ -156,7 +150,6 @@ def test_a_stop_in_which_a_rank_fails_is_no_pause(ranks: Ranks) -> None:
     assert (the_trial().state.name, the_trial().reason) == ("ERROR", "rank 1 failed: OSError: disk full")
 
 
-@needs("many processes")
 @pytest.mark.parametrize("who", ["True", "rank == 0", "rank == 1"])
 @pytest.mark.parametrize("then", ["distributed.allgather(None)", "pass"])
 def test_hyperparameters_that_one_rank_cannot_train_are_the_trials(ranks: Ranks, who: str, then: str) -> None:
@@ -172,7 +165,6 @@ def test_hyperparameters_that_one_rank_cannot_train_are_the_trials(ranks: Ranks,
     assert (the_trial().state.name, the_trial().reason) == ("COMPLETED", "invalid hyperparameters: too wide")
 
 
-@needs("many processes")
 @pytest.mark.parametrize("who", ["rank == 0", "rank == 1", "True"])
 def test_ctrl_c_on_any_rank_cancels_the_trial(ranks: Ranks, who: str) -> None:
     """Ctrl-C on one rank or on all of them cancels the trial."""
@@ -189,7 +181,6 @@ def test_ctrl_c_on_any_rank_cancels_the_trial(ranks: Ranks, who: str) -> None:
     assert the_trial().state.name == "CANCELED"
 
 
-@needs("many processes")
 def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tmp_path: Path) -> None:
     """The chief does not wait long for a rank that ends late."""
     processes = ranks.start("""
@@ -208,7 +199,6 @@ def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tm
 
 
 @promise("silent-rank-named")
-@needs("many processes")
 @pytest.mark.parametrize("frozen", [0, 2])
 def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen: int) -> None:
     """After the timeout, a save fails on the other ranks, names the frozen rank and leaves nothing visible."""
@@ -243,7 +233,6 @@ def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen
 
 
 @promise("silent-rank-named")
-@needs("many processes")
 def test_a_save_waits_for_a_rank_that_is_only_slow(ranks: Ranks, home: Home) -> None:
     """A save waits for a slow rank longer than the timeout, since its files may be large."""
     source = """

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import pytest
 from core.rank_processes import Ranks, codes, the_trial
-from parts import needs
 
 from core_sdk import core
 from core_sdk._distributed import DistributedContext, SoloChannel
@@ -52,7 +51,6 @@ def test_a_rank_that_lightning_started_is_refused(run_script: RunScript, home: H
     assert not home.root.exists()
 
 
-@needs("many processes")
 def test_a_rank_of_a_process_group_needs_a_context(ranks: Ranks, home: Home) -> None:
     """init() without a DistributedContext is refused in a process group, whatever started its ranks."""
     ended = ranks.run(
@@ -67,7 +65,6 @@ def test_a_rank_of_a_process_group_needs_a_context(ranks: Ranks, home: Home) -> 
     assert not home.root.exists()
 
 
-@needs("many processes")
 def test_torch_means_the_ranks_of_a_process_group(ranks: Ranks, home: Home) -> None:
     """`distributed="torch"` joins the ranks of torch's process group, whatever started them."""
     ended = ranks.run(
@@ -117,7 +114,6 @@ BAD_ARGUMENTS = {
 }
 
 
-@needs("many processes")
 def test_what_one_rank_was_given_wrong_fails_all_at_once(ranks: Ranks, home: Home) -> None:
     """A bad argument on one rank raises there and fails the others with that rank's number."""
     ended = ranks.run(f"""
@@ -138,7 +134,6 @@ def test_what_one_rank_was_given_wrong_fails_all_at_once(ranks: Ranks, home: Hom
     assert home.trial_ids(include_deleted=True) == []
 
 
-@needs("many processes")
 def test_contradictory_arguments_are_named_on_all_ranks(ranks: Ranks, home: Home) -> None:
     """Arguments that must agree on all ranks are compared, and the error names the values by rank."""
     ended = ranks.run("""
@@ -162,7 +157,6 @@ def test_contradictory_arguments_are_named_on_all_ranks(ranks: Ranks, home: Home
     assert home.trial_ids(include_deleted=True) == []
 
 
-@needs("many processes")
 def test_the_chiefs_description_of_the_trial_stands(ranks: Ranks) -> None:
     """The chief's name, hyperparameters and seed are used by all ranks."""
     ended = ranks.run("""
@@ -184,7 +178,6 @@ def test_a_home_that_the_chief_cannot_use_fails_all(ranks: Ranks, home: Home, tm
     assert not home.root.exists()
 
 
-@needs("many processes")
 def test_a_rank_that_dies_before_init_leaves_no_trial(ranks: Ranks, home: Home) -> None:
     """If a rank dies before init(), the chief raises and records no trial."""
     ended = ranks.run("""

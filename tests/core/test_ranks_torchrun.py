@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from parts import needs
 from processes import TIMEOUT_S, Script
 
 from core_sdk._home import Home
@@ -112,10 +111,7 @@ def ranks_said(output: str) -> list[str]:
     return sorted(line[line.index("RANK") :] for line in output.splitlines() if "RANK" in line)
 
 
-@needs("many processes")
-@pytest.mark.parametrize(
-    ("launcher", "how"), [pytest.param("torchrun", "pause", marks=pytest.mark.slow), ("ours", "SIGTERM")]
-)
+@pytest.mark.parametrize(("launcher", "how"), [("torchrun", "pause"), ("ours", "SIGTERM")])
 def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: Home, launcher: str, how: str) -> None:
     """A paused training resumes from one checkpoint on every rank, and each step is reported once."""
     script = trainings.core_sdk("run", "--", *trainings.command(launcher, "waits"))
@@ -141,10 +137,7 @@ def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: H
     assert home.trial_ids() == [1]
 
 
-@needs("many processes")
-@pytest.mark.parametrize(
-    ("launcher", "is_run"), [pytest.param("torchrun", True, marks=pytest.mark.slow), ("ours", False)]
-)
+@pytest.mark.parametrize(("launcher", "is_run"), [("torchrun", True), ("ours", False)])
 def test_restarted_ranks_go_on_with_the_trial(trainings: Trainings, home: Home, launcher: str, is_run: bool) -> None:
     """Ranks that the launcher restarts continue as the next attempt, from the newest checkpoint."""
     command = trainings.command(launcher, "fails")
@@ -165,7 +158,6 @@ def test_restarted_ranks_go_on_with_the_trial(trainings: Trainings, home: Home, 
     assert home.trial_ids() == [1]
 
 
-@needs("many processes")
 def test_a_rank_that_fails_for_good_is_the_trials_reason(trainings: Trainings) -> None:
     """Without restarts, the failing rank's error is the trial's reason."""
     command = [part for part in trainings.command("ours", "fails") if "restarts" not in part]

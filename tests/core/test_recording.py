@@ -74,7 +74,6 @@ def test_a_save_raises_when_the_disk_refuses_its_record(home: Home, kind: str, w
     assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == [kept]
 
 
-@needs("many processes")
 def test_a_full_home_loses_no_acknowledged_save(small_disk: Path, tmp_path: Path) -> None:
     """On a full home, exactly the saves that returned without an error are listed and stored."""
     os.environ["CORE_SDK_HOME"] = str(small_disk / "home")

@@ -17,7 +17,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from parts import needs
 from promises import promise
 
 from core_sdk import core
@@ -417,7 +416,6 @@ def test_a_report_on_its_way_is_not_made_again(context: core.Context, home: Home
     assert [r.steps_completed for r in reports(home)] == [1]
 
 
-@needs("many processes")
 def test_a_signal_handler_may_report(run_script: Callable[..., tuple[int, str, str]]) -> None:
     """A signal handler may report, although it interrupts reports of its own thread."""
     status, output, errors = run_script(
@@ -523,8 +521,7 @@ def test_best_validation_is_over_the_whole_experiment(context: core.Context) -> 
     assert context.train.get_experiment_best_validation() == 0.25
 
 
-@needs("many processes")
-@pytest.mark.parametrize("num_reports", [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_reports", [200_000, 1_000_000])
 def test_many_reports_leave_memory_flat(run_script: Callable[..., tuple[int, str, str]], num_reports: int) -> None:
     """Memory does not grow with the number of reports."""
     status, output, errors = run_script(

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from core.counting import counting_script
-from parts import needs
 
 from core_sdk._ground.alive import AliveLock
 from core_sdk._home import Home
@@ -52,7 +51,6 @@ def test_the_next_start_goes_on_from_the_newest_checkpoint(launch: Launch) -> No
     assert len(Tracker().list_experiments()) == 1
 
 
-@needs("many processes")
 def test_a_start_that_failed_before_its_first_checkpoint_is_repeated(launch: Launch) -> None:
     """A restart before the first checkpoint begins at step 0 of the same trial."""
     assert launch(SCRIPT.replace("step % 4", "step % 8")) == "1.1.0\n1.2.0\n"
@@ -68,7 +66,6 @@ def test_damaged_checkpoints_are_passed_over(launch: Launch, home: Home) -> None
     assert Tracker().get_trial(1).num_attempts == 1
 
 
-@needs("many processes")
 def test_a_script_of_several_trials_begins_new_ones(launch: Launch) -> None:
     """A restarted script that began several trials begins new ones."""
     output = launch("""
@@ -82,7 +79,6 @@ def test_a_script_of_several_trials_begins_new_ones(launch: Launch) -> None:
     assert output == "1\n2\n3\n4\n"
 
 
-@needs("many processes")
 def test_a_script_that_a_rank_starts_has_a_trial_of_its_own(launch: Launch) -> None:
     """A script that a rank starts does not continue the rank's trial, although it inherits its environment."""
     output = launch("""
@@ -98,7 +94,6 @@ def test_a_script_that_a_rank_starts_has_a_trial_of_its_own(launch: Launch) -> N
     assert output == "1\n2\n1\n"
 
 
-@needs("many processes")
 def test_a_start_in_another_home_begins_there(launch: Launch, tmp_path: Path) -> None:
     """A restart in another home begins a new trial there."""
     assert launch(CORE_SDK_HOME=str(tmp_path / "other")) == "1.1.0\n1.1.0\n"

@@ -8,7 +8,6 @@ import statistics
 
 import pytest
 from core.rank_processes import Ended, Ranks, codes
-from parts import needs
 from processes import wait_for
 
 from core_sdk._ground.records import CommandRecord, OperationCompleted, SearchRecord, StopAcknowledged
@@ -87,7 +86,6 @@ def test_the_next_length_is_awaited_until_there_are_no_more(
         assert view.trial(1).state == "COMPLETED"
 
 
-@needs("many processes")
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_trial_that_waits_is_stopped_and_goes_on_where_it_was(
     ranks: Ranks, home: Home, start: AttemptStart, size: int

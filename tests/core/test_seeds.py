@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from core.rank_processes import Ranks
-from parts import needs
 from torch.utils.data import DataLoader, TensorDataset
 
 from core_sdk import core, loop
@@ -99,7 +98,6 @@ def test_a_trial_that_is_resumed_keeps_its_seed(caplog: pytest.LogCaptureFixture
     ]
 
 
-@needs("many processes")
 def test_ranks_that_give_different_seeds_are_refused(ranks: Ranks, home: Home) -> None:
     """Ranks that give different seeds are refused."""
     ended = ranks.run("core.init(distributed=distributed, seed=rank)")

@@ -17,7 +17,6 @@ from pathlib import Path
 import psutil
 import pytest
 from core.rank_processes import Ranks, codes, the_trial
-from parts import needs
 from processes import wait_for
 from promises import promise
 
@@ -119,7 +118,7 @@ def finish_step_together(ranks: list[ScriptedRank]) -> None:
         rank.finish_step()
 
 
-@pytest.mark.parametrize("size", [1, 2, *(pytest.param(size, marks=needs("many processes")) for size in (3, 5))])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
 @pytest.mark.parametrize("are_in_step", [True, False], ids=["in step", "each at its own pace"])
 def test_every_order_of_events_stops_all_ranks_at_one_call(size: int, are_in_step: bool) -> None:
     """In thousands of random orders of notices, calls and steps, no rank hangs and all stop at the same call."""
@@ -248,7 +247,7 @@ def start_ranks(tmp_path: Path) -> Iterator[StartRanks]:
 
 
 @promise("ranks-stop-together")
-@pytest.mark.parametrize("signalled", [1, *(pytest.param(rank, marks=needs("many processes")) for rank in (0, 2))])
+@pytest.mark.parametrize("signalled", [1, 0, 2])
 def test_sigterm_on_one_rank_stops_all_at_the_same_call(start_ranks: StartRanks, signalled: int) -> None:
     """SIGTERM on any rank stops all ranks at the same call, and all exit with status 0."""
     ranks = start_ranks(3)
@@ -349,7 +348,6 @@ def test_a_stopped_rank_is_named_when_time_is_out(start_ranks: StartRanks) -> No
     assert "rank 1" in str(text)
 
 
-@needs("many processes")
 def test_a_rank_that_outlives_the_chief_still_stops(start_ranks: StartRanks) -> None:
     """A rank that outlives the chief stops on a signal without an agreement."""
     ranks = start_ranks(2, is_in_step=False, leaves_early=0)
@@ -446,8 +444,7 @@ UNEVEN = """
 """
 
 
-@needs("many processes")
-@pytest.mark.parametrize("seldom", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seldom", [0, 1])
 def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:
     """If ranks ask unevenly, an error beside the backend's says which rank has asked how often."""
     ended = ranks.run(UNEVEN.replace("SELDOM", str(seldom)))

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from core.metadata_servers import FAULTS, AmazonStub, Fault, GoogleStub, StubServer
 from core.rank_processes import Ranks, codes
-from parts import needs
 from processes import Script, wait_for
 from promises import promise
 
@@ -106,7 +105,6 @@ def test_an_interruption_on_ec2_stops(home: Home, amazon: AmazonStub, action: st
     assert sources(home) == [f"EC2 spot interruption ({action}) of {socket.gethostname()}"]
 
 
-@pytest.mark.slow
 def test_an_interruption_is_heard_after_it_is_announced(amazon: AmazonStub) -> None:
     """A 404 means that there is no notice; the server is asked again every five seconds."""
     with core.init(stop_notices="ec2") as context:
@@ -210,7 +208,6 @@ def num_askers(server: GoogleStub) -> int:
     return sum("last_etag=0" in path for _, path in server.requests)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("node", [0, 1])
 def test_the_notice_of_one_node_stops_the_ranks_of_all(ranks: Ranks, home: Home, tmp_path: Path, node: int) -> None:
     """A notice on one node stops all ranks, and one rank per node asks its server."""

@@ -18,7 +18,6 @@ from distributed.conftest import StartRanks
 from distributed.ranks import Threads, place, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parts import needs
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk.core import DistributedContext
@@ -321,7 +320,6 @@ def test_several_threads_may_call_one_after_the_other(threads: Threads) -> None:
     assert threads.run(2, script) == [[[number, number] for number in range(20)]] * 2
 
 
-@pytest.mark.slow  # pickles a gigabyte
 def test_what_is_too_large_is_refused_on_all_ranks(threads: Threads) -> None:
     """An object above the size limit is refused on all ranks, and the next call works."""
 
@@ -508,7 +506,6 @@ def test_a_value_that_was_broadcast_outlives_the_process_of_its_sender(
     assert (chief.status, chief.error) == (0, None)
 
 
-@pytest.mark.slow  # the kernel used to give up a connection after half a minute of waiting
 def test_a_receiver_may_compute_for_longer_than_a_connection_may_be_silent(threads: Threads) -> None:
     """A receiver that computes for a long time is not taken for dead."""
 
@@ -781,7 +778,6 @@ def test_a_forked_child_does_not_hide_the_death_of_its_parent(
     ]
 
 
-@needs("many processes")
 @TRANSPORTS
 def test_nothing_is_left_of_200_contexts(threads: Threads, temporary_folder: Path, force_tcp: bool) -> None:
     """No descriptor, no thread, no channel, and no file where the ranks have met."""
@@ -829,7 +825,6 @@ def test_who_leaves_right_after_the_last_call_spoils_it_for_nobody(
         assert threads.run(3, LAST_CALLS[call], force_tcp=force_tcp) == [True] * 3
 
 
-@needs("many processes")
 @TRANSPORTS
 @pytest.mark.parametrize("ending", ["", "sys.exit(0)", "os._exit(0)"], ids=["returns", "sys.exit", "os._exit"])
 def test_a_process_that_ends_right_after_the_last_call_spoils_it_for_nobody(

@@ -193,7 +193,7 @@ def test_every_other_rank_is_told_at_once_who_it_was(stage: Stage, fault: str, c
     for_each(cells, check, at_once=4)
 
 
-@pytest.mark.parametrize("fault", ["is stopped", pytest.param("is too slow", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fault", ["is stopped", "is too slow"])
 @sampled("cells", [Cell("allgather", TWO_BY_TWO, 3)], RANK_CELLS)
 def test_every_other_rank_is_told_in_time_who_is_late(stage: Stage, fault: str, cells: Sequence[Cell]) -> None:
     """Soon after the time-out, by an error that says how it is; a rank that is late because of it answers."""
@@ -257,7 +257,6 @@ with join() as distributed:
 """
 
 
-@pytest.mark.slow  # it takes the time-out
 def test_ranks_that_wait_for_each_other_in_different_groups_do_not_wait_for_ever(stage: Stage) -> None:
     """No group sees a wrong call: the time-out ends it, and says where everyone is."""
     with stage.set_up(CROSSED, Cell("local", TWO_BY_TWO, 2), timeout_s=LATE_AFTER_S) as (_, ranks):
@@ -334,7 +333,6 @@ def check_deaths(outcomes: dict[int, Outcome], beyond: dict[int, list[int]], beg
     print(f"{max(outcome.ended_at for outcome in outcomes.values()) - began_at:.1f} s to the last error")
 
 
-@pytest.mark.slow  # a host is given up after half a minute
 @pytest.mark.parametrize("then", ["lives", "dies"])
 @pytest.mark.parametrize("run", RUNS)
 def test_a_host_whose_cable_is_cut_is_given_up_by_all_and_gives_all_up(stage: Stage, run: int, then: str) -> None:
@@ -388,7 +386,6 @@ def test_a_cable_that_is_mended_in_time_harms_nothing(
     for_each(cells, check, at_once=7)
 
 
-@pytest.mark.slow  # the longer it was, the longer a connection may wait until it tries again
 @needs("packet loss")
 def test_the_ranks_go_on_soon_after_a_time_when_all_was_lost(stage: Stage) -> None:
     """After an outage of any length the ranks go on within seconds."""
@@ -428,7 +425,7 @@ def test_results_are_right_over_slow_cables(stage: Stage, cells: Sequence[Cell])
 
 
 @needs("packet loss")
-@pytest.mark.parametrize("percent", [10, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("percent", [10, 20])
 @sampled("cells", [Cell("allgather", TWO_BY_TWO, 0, A_FEW_PACKETS)], LOSSY_CELLS)
 def test_results_are_right_on_lossy_hosts(stage: Stage, cells: Sequence[Cell], percent: int) -> None:
     """Each loses packets of all that come; the ranks also join and close meanwhile."""

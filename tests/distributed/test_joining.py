@@ -21,7 +21,6 @@ import pytest
 from distributed.conftest import StartRanks
 from distributed.ranks import Threads, place, together
 from distributed.strangers import KINDS, Bomb, Chief, dripping, read
-from parts import needs
 from processes import TIMEOUT_S, wait_for
 from promises import promise
 
@@ -373,7 +372,6 @@ def test_a_rank_that_dies_while_all_wait_for_another_is_named_at_once(
     assert max(outcome.ended_at for outcome in others.values()) - died_at < NAMED_WITHIN_S
 
 
-@needs("many processes")
 @TRANSPORTS
 def test_a_chief_that_is_stopped_while_others_join_is_named(start_ranks: StartRanks, force_tcp: bool) -> None:
     """A chief that is frozen while ranks join is named, by those that it let in and by others."""
@@ -817,7 +815,6 @@ JOINING_BY_NUMBERS = """
 """
 
 
-@needs("many processes")
 def test_ranks_of_which_each_has_a_parent_of_its_own_find_each_other(
     tmp_path: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -835,7 +832,6 @@ def test_ranks_of_which_each_has_a_parent_of_its_own_find_each_other(
     assert list(temporary_folder.iterdir()) == []
 
 
-@needs("many processes")
 def test_ranks_of_one_parent_do_not_meet_those_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks of one parent do not meet ranks of another parent that runs the same script."""
     monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
@@ -864,7 +860,6 @@ def test_ranks_of_one_parent_do_not_meet_those_of_another(tmp_path: Path, monkey
     assert outputs == [2 * f"{[(0, name), (1, name)]}\n" for name in ("one", "other")]
 
 
-@needs("many processes")
 def test_two_trainings_that_have_all_in_common_take_turns_to_meet(
     tmp_path: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

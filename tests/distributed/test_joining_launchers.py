@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from distributed.conftest import StartRanks
-from parts import needs
 from processes import TIMEOUT_S, Script
 
 from core_sdk._distributed.joining._horovod import nodes_of
@@ -66,7 +65,6 @@ def succeed(*processes: subprocess.Popen[str]) -> None:
         assert process.returncode == 0, errors
 
 
-@needs("many processes")
 def test_ranks_under_torchrun_meet_before_during_and_after_a_process_group(
     start_torchrun: StartTorchrun, tmp_path: Path
 ) -> None:
@@ -98,8 +96,6 @@ def test_ranks_under_torchrun_meet_before_during_and_after_a_process_group(
     assert said(tmp_path, 2) == [(*([(word, 0), (word, 1)] for word in words), 2, 1)] * 2
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_two_torchruns_are_two_nodes(start_torchrun: StartTorchrun, tmp_path: Path, free_port: int) -> None:
     """The ranks of both are one group; local calls stay with the ranks of each."""
     source = """
@@ -133,8 +129,6 @@ def test_two_torchruns_are_two_nodes(start_torchrun: StartTorchrun, tmp_path: Pa
     ]
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_ranks_that_torchrun_starts_again_form_a_new_group(start_torchrun: StartTorchrun, tmp_path: Path) -> None:
     """Ranks that torchrun restarts form a new group, even if the first chief was killed while it waited."""
     torchrun = start_torchrun(
@@ -184,10 +178,9 @@ DEEPSPEED = """
 """
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     "has_store",
-    [pytest.param(True, marks=pytest.mark.slow, id="init_distributed"), pytest.param(False, id="its parent alone")],
+    [pytest.param(True, id="init_distributed"), pytest.param(False, id="its parent alone")],
 )
 def test_ranks_under_deepspeed_meet(start_ranks: StartRanks, free_port: int, has_store: bool) -> None:
     """Under DeepSpeed, ranks meet through the process group's store or, on one node, without it."""
@@ -340,8 +333,6 @@ def test_a_store_that_does_not_answer_is_named(as_under_torchrun: pytest.MonkeyP
     assert not isinstance(caught.value, ContradictoryRanksError)
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_ranks_that_a_framework_started_meet_through_their_process_group(
     start_script: Callable[..., Script], free_port: int
 ) -> None:

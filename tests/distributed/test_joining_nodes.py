@@ -100,7 +100,6 @@ def test_a_host_that_dies_while_all_wait_for_another_is_named_at_once(stage: Sta
     for_each(cells, check)
 
 
-@pytest.mark.slow  # a host is given up after half a minute
 @pytest.mark.parametrize("run", RUNS)
 def test_a_host_that_is_cut_off_while_all_wait_for_another_is_given_up(stage: Stage, run: int) -> None:
     """While ranks join, both sides of a cut cable give each other up long before the timeout."""
@@ -146,7 +145,6 @@ def test_a_host_whose_cable_is_mended_in_time_joins(stage: Stage, cells: Sequenc
     for_each(cells, check, at_once=4)
 
 
-@pytest.mark.slow  # longer than a stranger may be silent
 @needs("packet loss")
 def test_a_rank_whose_introduction_is_late_joins(stage: Stage) -> None:
     """A rank that has proved the key is waited for, even if its introduction is late."""
@@ -181,7 +179,6 @@ tell("all is well")
 """
 
 
-@pytest.mark.slow  # longer than a hasty end would wait
 @pytest.mark.parametrize("run", RUNS)
 def test_what_the_chief_has_said_before_it_left_comes_through_a_mended_cable(stage: Stage, run: int) -> None:
     """A broadcast right before the chief's end arrives after the cable is repaired."""
@@ -215,7 +212,6 @@ with join() as distributed:
 """
 
 
-@pytest.mark.slow  # longer than the first attempts to send what was lost
 @needs("packet loss")
 @pytest.mark.parametrize("run", RUNS)
 def test_the_last_words_of_a_rank_come_through_after_a_time_when_all_was_lost(stage: Stage, run: int) -> None:
@@ -265,7 +261,6 @@ tell("all is well")
 """
 
 
-@pytest.mark.slow  # as long as it may take until a rank is wrongly thought dead
 @needs("packet loss")
 def test_a_rank_that_leaves_well_is_not_thought_dead_because_its_farewell_was_lost(stage: Stage) -> None:
     """A rank that left well is not taken for dead if its farewell is delayed."""
@@ -283,7 +278,6 @@ def test_a_rank_that_leaves_well_is_not_thought_dead_because_its_farewell_was_lo
     assert all(outcome.values[-1] == "all is well" for outcome in outcomes.values()), outcomes
 
 
-@pytest.mark.slow  # torch is imported on every rank
 @pytest.mark.parametrize("run", RUNS)
 def test_ranks_of_three_hosts_meet_through_the_store_of_torch(stage: Stage, run: int) -> None:
     """Ranks on three hosts meet through torch's store on the first host, without a key in the environment."""

@@ -7,7 +7,6 @@ import random
 import pytest
 from distributed.conftest import StartRanks
 from distributed.ranks import Threads
-from parts import needs
 
 from core_sdk.core import DistributedContext
 
@@ -118,7 +117,6 @@ IN_ANY_ORDER = """
 """
 
 
-@needs("many processes")
 @pytest.mark.parametrize("size", [2, 4])
 def test_objects_of_any_size_come_whole_in_calls_of_any_order(start_ranks: StartRanks, size: int) -> None:
     """Objects of any size arrive whole in any order of calls, even if some ranks are ahead."""

@@ -159,7 +159,7 @@ def crowd(chief: Chief, num_strangers: int) -> Iterator[Crowd]:
         coming.go()
 
 
-COUNTS = pytest.mark.parametrize("num_strangers", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+COUNTS = pytest.mark.parametrize("num_strangers", [1_000, 10_000])
 TRANSPORTS = pytest.mark.parametrize("force_tcp", [False, True], ids=["unix", "tcp"])
 
 

@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parts import needs
 
 # They train, with PyTorch, to an accuracy.
-pytestmark = needs("many processes")
-
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")
 STEPS_PER_EPOCH = 45
@@ -59,8 +56,8 @@ def accuracies(output: str) -> list[tuple[float, float]]:
     ("script", "num_epochs"),
     [
         # `make demo`, a part of `make check`, shows the first; the second is resumed on other numbers of ranks below.
-        pytest.param("5_distributed.py", 20, marks=pytest.mark.slow),
-        pytest.param("5_sharded.py", 10, marks=pytest.mark.slow),
+        ("5_distributed.py", 20),
+        ("5_sharded.py", 10),
     ],
 )
 def test_a_training_on_two_ranks_stops_in_the_middle_and_goes_on_to_its_accuracy(script: str, num_epochs: int) -> None:
@@ -77,7 +74,6 @@ def test_a_training_on_two_ranks_stops_in_the_middle_and_goes_on_to_its_accuracy
     assert steps == list(range(STEPS_PER_EPOCH, num_epochs * STEPS_PER_EPOCH + 1, STEPS_PER_EPOCH))
 
 
-@pytest.mark.slow  # three trainings, one of them on three ranks
 def test_shards_are_read_by_another_number_of_ranks() -> None:
     """Checkpoints in shards are read by another number of ranks: two, then one, then three."""
     stopped = stop_in_epoch(launch("5_sharded.py", 2, "--epochs", 8), 2, signal.SIGTERM)

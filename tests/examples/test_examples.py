@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parts import needs
 
 # They train, with PyTorch, to an accuracy; the first test waits for all of them.
-pytestmark = [needs("many processes"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CHECKPOINTS = EXAMPLES / "2_checkpoints.py"
@@ -99,7 +98,6 @@ def test_each_step_reaches_the_stated_accuracy(undisturbed: dict[str, Run], scri
     assert_reaches_its_accuracy(output)
 
 
-@pytest.mark.slow
 def test_a_paused_and_resumed_training_reports_as_if_undisturbed(shell: Shell, uninterrupted: list[Point]) -> None:
     """Pause and resume, by the commands that a person types, leave no trace in any series."""
     with shell.start(CORE_SDK, "run", "--", sys.executable, CHECKPOINTS) as process:
@@ -116,7 +114,6 @@ def test_a_paused_and_resumed_training_reports_as_if_undisturbed(shell: Shell, u
     assert shell.trial(1)["state"] == "COMPLETED"
 
 
-@pytest.mark.slow
 def test_a_killed_and_resumed_training_reports_as_if_undisturbed(shell: Shell, uninterrupted: list[Point]) -> None:
     """A killed and resumed training shows the same reports as an undisturbed one."""
     with shell.start(sys.executable, CHECKPOINTS, "--epochs", 6) as process:
@@ -128,7 +125,6 @@ def test_a_killed_and_resumed_training_reports_as_if_undisturbed(shell: Shell, u
     assert shell.series(1) == [point for point in uninterrupted if point[1] <= 6 * STEPS_PER_EPOCH]
 
 
-@pytest.mark.slow
 def test_a_continued_training_counts_from_zero_with_what_was_learned(undisturbed: dict[str, Run]) -> None:
     """`trial continue` begins a new trial with the learned weights, whose steps count from zero."""
     shell = undisturbed[CHECKPOINTS.name].shell

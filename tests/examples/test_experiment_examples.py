@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from masters import running_master
-from parts import needs
 
 from core_sdk._home import Home
 
@@ -33,18 +32,17 @@ def trials(experiment_id: int) -> list[dict[str, Any]]:
     return list(json.loads(core_sdk("experiment", "trials", experiment_id, "--json")))
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     ("config", "options"),
     [
-        pytest.param("0_plain.yaml", ["entrypoint=python3 0_plain.py --epochs 1"], marks=pytest.mark.slow),
-        pytest.param("1_metrics.yaml", ["entrypoint=python3 1_metrics.py --epochs 1"], marks=pytest.mark.slow),
-        pytest.param("2_checkpoints.yaml", ["entrypoint=python3 2_checkpoints.py --epochs 1"], marks=pytest.mark.slow),
-        pytest.param("3_search_ready.yaml", ["searcher.max_trials=4"], marks=pytest.mark.slow),
+        ("0_plain.yaml", ["entrypoint=python3 0_plain.py --epochs 1"]),
+        ("1_metrics.yaml", ["entrypoint=python3 1_metrics.py --epochs 1"]),
+        ("2_checkpoints.yaml", ["entrypoint=python3 2_checkpoints.py --epochs 1"]),
+        ("3_search_ready.yaml", ["searcher.max_trials=4"]),
         ("4_search.yaml", ["searcher.max_trials=3", "searcher.max_time=3", "searcher.num_rungs=2"]),
-        pytest.param("5_distributed.yaml", [], marks=[pytest.mark.slow, needs("many processes")]),
-        pytest.param("8_trial_distributed.yaml", [], marks=[pytest.mark.slow, needs("many processes")]),
-        pytest.param("8_trial_search.yaml", ["searcher.max_trials=4"], marks=pytest.mark.slow),
+        ("5_distributed.yaml", []),
+        ("8_trial_distributed.yaml", []),
+        ("8_trial_search.yaml", ["searcher.max_trials=4"]),
     ],
 )
 def test_each_configuration_runs_to_its_end(home: Home, config: str, options: list[str]) -> None:
@@ -57,7 +55,6 @@ def test_each_configuration_runs_to_its_end(home: Home, config: str, options: li
     assert {trial["state"] for trial in trials(1)} == {"COMPLETED"}
 
 
-@pytest.mark.slow
 def test_a_search_stops_most_of_its_trials_and_finds_a_good_one(home: Home) -> None:
     """The search example stops at least half of its trials, each with a checkpoint, and finds a good one."""
     with running_master(Home.create(home.root), NUM_SLOTS):

@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from parts import needs
 from processes import wait_for
 
 from core_sdk._home import Home
 
 # It trains, with PyTorch, for half a minute.
-pytestmark = [needs("many processes"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "8_language_model.py"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")
@@ -28,7 +27,6 @@ def launcher(num_ranks: int) -> list[str]:
     return [sys.executable, "-m", "launch.torch_distributed", f"--nproc-per-node={num_ranks}", "--"]
 
 
-@pytest.mark.slow
 def test_what_two_ranks_have_learnt_one_rank_goes_on_with(home: Home) -> None:
     """The language model is paused on two ranks, and reaches the stated loss after a resume on one."""
     script = [sys.executable, str(EXAMPLE)]

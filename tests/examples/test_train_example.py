@@ -8,15 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from parts import needs
 from processes import wait_for
 
 from core_sdk import client
 from core_sdk._home import Home
 
 # They start several processes that import torch.
-pytestmark = needs("many processes")
-
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")
 PAUSED = 75
@@ -34,7 +31,6 @@ def assert_as_promised(process: subprocess.Popen[str]) -> None:
     assert float(told[1]) >= float(told[2])
 
 
-@pytest.mark.slow
 def test_one_process_alone_learns_the_digits() -> None:
     """The example without workers learns the digits in one process."""
     assert_as_promised(start(sys.executable, str(EXAMPLES / "9_train.py"), "--workers=0"))
@@ -44,7 +40,6 @@ def test_one_process_alone_learns_the_digits() -> None:
     ("script", "option"),
     [("9_train.py", "--workers=2"), ("9_sgd.py", "--replicas=2")],
 )
-@pytest.mark.slow
 def test_workers_learn_the_digits_also_after_a_pause(home: Home, script: str, option: str) -> None:
     """With two workers, the example learns the digits, also when it is paused and resumed."""
     first = start(str(CORE_SDK), "run", "--", sys.executable, str(EXAMPLES / script), option)

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from execution.master.searches import await_end
 from masters import running_master
-from parts import needs
 from processes import wait_for
 from pytorch.trials import StopAfter
 
@@ -26,8 +25,6 @@ from core_sdk.loop import _rng as rng
 from core_sdk.pytorch import Epoch, Trainer, init
 
 # They train, with PyTorch, to an accuracy.
-pytestmark = needs("many processes")
-
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")
 SEED = "reproducibility.experiment_seed=1"
@@ -69,7 +66,6 @@ def test_the_trial_reaches_its_accuracy() -> None:
     assert_as_promised(run(sys.executable, EXAMPLES / "8_trial.py"))
 
 
-@pytest.mark.slow
 def test_the_trial_reaches_its_accuracy_on_two_ranks() -> None:
     """On two ranks, the example reaches its accuracy, and both ranks print the same one."""
     launcher = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--"]
@@ -80,7 +76,6 @@ def test_the_trial_reaches_its_accuracy_on_two_ranks() -> None:
     assert len(set(re.findall(r"accuracy (\S+) on", output))) == 1
 
 
-@pytest.mark.slow
 def test_the_transfer_learns_other_digits_from_few_images(home: Home) -> None:
     """From a checkpoint of the digits 0 to 4, the transfer example learns the other digits, also in an experiment."""
     run(sys.executable, EXAMPLES / "8_trial.py", "--epochs", 10, "--classes", 0, 1, 2, 3, 4)
@@ -97,7 +92,6 @@ def test_the_transfer_learns_other_digits_from_few_images(home: Home) -> None:
     assert validations(experiment_id)[-1][1]["accuracy"] >= 0.75
 
 
-@pytest.mark.slow
 def test_a_stopped_transfer_goes_on_as_if_undisturbed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transfer example resumes exactly, whether it is stopped with frozen or with tuned layers."""
     run(sys.executable, EXAMPLES / "8_trial.py", "--epochs", 1, "--classes", 0, 1, 2, 3, 4)
@@ -125,13 +119,11 @@ def test_a_stopped_transfer_goes_on_as_if_undisturbed(home: Home, monkeypatch: p
     assert len(whole) == 20
 
 
-@pytest.mark.slow
 def test_the_gan_draws_digits() -> None:
     """The images of the GAN example are nearer to real digits than noise is."""
     assert_as_promised(run(sys.executable, EXAMPLES / "8_gan.py"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["8_trial", "8_gan"])
 def test_a_paused_example_goes_on_as_if_undisturbed(home: Home, name: str) -> None:
     """With the same seed, a paused and resumed example has the same validations as an undisturbed one."""

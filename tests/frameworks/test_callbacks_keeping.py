@@ -154,7 +154,6 @@ BEST = {"monitor": "score", "mode": "max", "save_top_k": 2}
 LAST = {"save_top_k": 0, "save_last": True}
 
 
-@pytest.mark.slow
 def test_the_home_has_copies_of_the_files_that_lightning_keeps(
     callbacks: FrameworkEnvironment, tmp_path: Path, home: Home
 ) -> None:
@@ -171,7 +170,6 @@ def test_the_home_has_copies_of_the_files_that_lightning_keeps(
     assert home.trial(1).read_record().hparams == {"lr": 0.5, "width": 8}
 
 
-@pytest.mark.slow
 def test_where_lightning_keeps_all_the_home_does(callbacks: FrameworkEnvironment, tmp_path: Path, home: Home) -> None:
     """With save_top_k=-1 the home keeps a copy of each of Lightning's files; hyperparameters of `init()` stay."""
     run(callbacks, tmp_path, LIGHTNING, 4, [{"save_top_k": -1, "save_last": True}], {"own": 1})
@@ -180,7 +178,6 @@ def test_where_lightning_keeps_all_the_home_does(callbacks: FrameworkEnvironment
     assert home.trial(1).read_record().hparams == {"own": 1}
 
 
-@pytest.mark.slow
 def test_the_home_has_copies_of_the_directories_that_the_trainer_keeps(
     callbacks: FrameworkEnvironment, tmp_path: Path, home: Home
 ) -> None:
@@ -194,7 +191,6 @@ def test_the_home_has_copies_of_the_directories_that_the_trainer_keeps(
     assert len(hparams) < 10
 
 
-@pytest.mark.slow
 def test_where_the_trainer_keeps_all_the_home_does(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
     """Without `save_total_limit`, the home keeps a copy of each checkpoint, as the Trainer does."""
     run(callbacks, tmp_path, TRANSFORMERS, 3, {})
@@ -202,7 +198,6 @@ def test_where_the_trainer_keeps_all_the_home_does(callbacks: FrameworkEnvironme
     assert copies() == ["checkpoint-2", "checkpoint-4", "checkpoint-6"] == files(tmp_path)
 
 
-@pytest.mark.slow
 def test_what_the_policy_keeps_for_ever_stays_when_its_file_goes(
     callbacks: FrameworkEnvironment, tmp_path: Path
 ) -> None:
@@ -213,7 +208,6 @@ def test_what_the_policy_keeps_for_ever_stays_when_its_file_goes(
     assert files(tmp_path) == ["checkpoint-8"]
 
 
-@pytest.mark.slow
 def test_each_evaluation_is_reported_once(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
     """Each evaluation is reported once; checkpoints of models alone are not stored, and lost callbacks are refused."""
     ended = end(callbacks, tmp_path, EVALUATIONS)

@@ -7,7 +7,6 @@ import subprocess
 import textwrap
 from pathlib import Path
 
-import pytest
 from frameworks.environments import FrameworkEnvironment
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "6_frameworks.py"
@@ -53,7 +52,6 @@ def test_the_rank_that_failed_is_named(deepspeed: FrameworkEnvironment, tmp_path
     assert "ValueError: the fourth batch is empty" in done.stderr
 
 
-@pytest.mark.slow
 def test_deepspeeds_own_launcher_starts_the_same_script(
     deepspeed: FrameworkEnvironment, tmp_path: Path, free_port: int
 ) -> None:

@@ -45,7 +45,6 @@ def train(
     return [json.loads((directory / f"{job}.{rank}.json").read_text()) for rank in range(num_ranks)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("num_ranks", "stage"), [(1, 1), (2, 1), (2, 3)])
 def test_a_stopped_training_goes_on_as_if_it_had_never_been_stopped(
     deepspeed: FrameworkEnvironment, tmp_path: Path, num_ranks: int, stage: int
@@ -83,7 +82,6 @@ def test_all_but_deepspeeds_own_files_loads_with_weights_only(deepspeed: Framewo
     assert json.loads((state.parent / "load_data.json").read_text())["trial_type"] == "DeepSpeedTrial"
 
 
-@pytest.mark.slow
 def test_a_class_trains_without_a_script(deepspeed: FrameworkEnvironment, home: Home, tmp_path: Path) -> None:
     """A DeepSpeedTrial class trains without a script, with the lengths and periods of the configuration."""
     (tmp_path / "code").mkdir()
@@ -133,7 +131,6 @@ assert base["optimizer"]["params"]["lr"] == 0.1
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
 def test_the_stages_of_a_pipeline_are_trained_and_go_on(deepspeed: FrameworkEnvironment, tmp_path: Path) -> None:
     """Pipeline stages resume exactly; the middle one reads no data and learns the length from the chief."""
     whole = train(deepspeed, tmp_path, "whole", stop_after=-1, num_ranks=3, stage="pipeline")

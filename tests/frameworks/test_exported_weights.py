@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from frameworks.environments import FrameworkEnvironment
 
 _SCRIPT = """
@@ -37,7 +36,6 @@ for number, (storage_id, options) in enumerate(exports):
 """
 
 
-@pytest.mark.slow
 def test_transformers_reads_an_export(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
     """A model of `State`, dcp or Transformers comes back by `from_pretrained()`, also in shards, with tied weights."""
     (tmp_path / "train.py").write_text(_SCRIPT)

@@ -88,7 +88,6 @@ def accuracy(output: str) -> float:
     return float(found[1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "arguments"),
     [
@@ -120,7 +119,6 @@ def test_a_paused_training_goes_on_to_its_accuracy(framework: str, arguments: tu
     assert len(shards) == (2 if framework == "deepspeed" else 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("framework", [pytest.param(name, marks=needs(name)) for name in ("horovod", "deepspeed")])
 def test_frameworks_reach_the_same_accuracy(framework: str) -> None:
     """The example reaches the same accuracy under Horovod and DeepSpeed as under torchrun, within a tolerance."""

@@ -270,7 +270,6 @@ def test_a_stop_ends_with_a_checkpoint(start: Launches, home: Home) -> None:
     assert [path.read_text() for path in home.checkpoints.rglob("steps")] == [stops[0]] == [stops[1]]
 
 
-@pytest.mark.slow
 def test_a_resume_goes_on_from_the_stop(start: Launches) -> None:
     """After a stop, both ranks resume from the chief's checkpoint."""
     step, _ = stopped(start(_TRAINING, CORE_SDK_JOB_ID="digits"))
@@ -282,7 +281,6 @@ def test_a_resume_goes_on_from_the_stop(start: Launches) -> None:
     assert f"[rank=1] begins with {step}" in ended.stdout.splitlines()
 
 
-@pytest.mark.slow
 def test_ranks_are_started_again_with_a_server_of_their_own(start: Launches, folder: Path) -> None:
     """Restarted ranks get a new rendezvous server, and that of the first start is gone."""
     die = """
@@ -303,7 +301,6 @@ def test_ranks_are_started_again_with_a_server_of_their_own(start: Launches, fol
     assert sorted(ended.stdout.splitlines()) == [f"[rank={rank}] old False new True" for rank in range(2)]
 
 
-@pytest.mark.slow
 def test_a_trial_that_is_stopped_within_a_window_goes_on_alike(start: Launches, folder: Path) -> None:
     """A Trial under Horovod that is stopped within an accumulation resumes with the same batches and results."""
 
@@ -322,7 +319,6 @@ def test_a_trial_that_is_stopped_within_a_window_goes_on_alike(start: Launches, 
         assert second[rank][2] == whole[0][2]
 
 
-@pytest.mark.slow
 def test_horovodruns_own_ranks_have_a_context_too(horovod: FrameworkEnvironment, folder: Path) -> None:
     """Ranks that horovodrun starts get a Context without our launcher."""
     (folder / "train.py").write_text(_COLLECTIVES)
@@ -334,7 +330,6 @@ def test_horovodruns_own_ranks_have_a_context_too(horovod: FrameworkEnvironment,
     check_collectives(folder)
 
 
-@pytest.mark.slow
 def test_nodes_may_have_different_numbers_of_ranks(start: Launches, folder: Path, free_port: int) -> None:
     """Two ranks and one. Horovod's cross sizes then differ within a node; the context's do not."""
     common = {"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port)}

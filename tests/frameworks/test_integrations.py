@@ -93,18 +93,11 @@ class Training:
             time.sleep(0.1)
 
 
-def chosen(*libraries: str) -> list[Any]:
-    """All libraries, of which those that are not named are left to `make test-all`: each test takes a minute or two."""
-    return [each if each in libraries else pytest.param(each, marks=pytest.mark.slow) for each in LIBRARIES]
-
-
 @pytest.fixture(params=LIBRARIES)
 def start(request: pytest.FixtureRequest, callbacks: FrameworkEnvironment, tmp_path: Path) -> Callable[[int], Training]:
     return lambda num_ranks: Training(callbacks, request.param, num_ranks, tmp_path)
 
 
-@pytest.mark.parametrize("start", chosen("transformers"), indirect=True)
-@pytest.mark.slow
 def test_a_paused_training_on_two_ranks_goes_on_to_its_end(start: Callable[[int], Training]) -> None:
     """When a training is paused, both ranks store at the same step; its resume reports each validation once."""
     training = start(2)
@@ -123,8 +116,6 @@ def test_a_paused_training_on_two_ranks_goes_on_to_its_end(start: Callable[[int]
     assert_is_complete(training)
 
 
-@pytest.mark.parametrize("start", chosen("lightning"), indirect=True)
-@pytest.mark.slow
 def test_a_killed_training_goes_on_from_its_newest_checkpoint(start: Callable[[int], Training]) -> None:
     """A killed training resumes from its newest checkpoint, and repeated reports are shown once."""
     training = start(1)
@@ -139,7 +130,6 @@ def test_a_killed_training_goes_on_from_its_newest_checkpoint(start: Callable[[i
     assert_is_complete(training)
 
 
-@pytest.mark.slow
 def test_a_signal_to_one_rank_stops_both(start: Callable[[int], Training]) -> None:
     """SIGTERM to one rank stops both ranks with a checkpoint, whatever the library does on SIGTERM."""
     training = start(2)
@@ -190,14 +180,8 @@ with core.init(distributed=core.DistributedContext.from_torch_distributed()) as 
 @pytest.mark.parametrize(
     ("library", "message"),
     [
-        pytest.param(
-            "lightning", "the Trainer has 1 ranks, and the Context 2: pass `devices=`", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "transformers",
-            "the world size of the Trainer is 1, and that of the Context 2: ranks would train alone",
-            marks=pytest.mark.slow,
-        ),
+        ("lightning", "the Trainer has 1 ranks, and the Context 2: pass `devices=`"),
+        ("transformers", "the world size of the Trainer is 1, and that of the Context 2: ranks would train alone"),
         ("accelerate", "the world size of the Accelerator is 1, and that of the Context 2: ranks would train alone"),
     ],
     ids=LIBRARIES,

@@ -10,7 +10,6 @@ from frameworks.environments import FrameworkEnvironment
 TIMEOUT_S = 2400
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S + 60)
 @pytest.mark.parametrize("how_much", ["sample", "all"])
 @pytest.mark.parametrize("script", ["lightning_matrix.py", "transformers_matrix.py"])

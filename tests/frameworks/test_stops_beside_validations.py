@@ -80,7 +80,6 @@ with core.init(job_id="stopped") as core_context:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "stop_at", "options", "validations"),
     [

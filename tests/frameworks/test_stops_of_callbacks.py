@@ -12,12 +12,10 @@ SCRIPT = Path(__file__).with_name("callback_stops.py")
 
 
 @pytest.mark.timeout(TIMEOUT_S + 60)
-@pytest.mark.parametrize(
-    "saved", [pytest.param((), marks=pytest.mark.slow, id="nothing saved"), pytest.param(("saved",), id="saved")]
-)
+@pytest.mark.parametrize("saved", [pytest.param((), id="nothing saved"), pytest.param(("saved",), id="saved")])
 @pytest.mark.parametrize(
     "shape",
-    ["lightning", pytest.param("lightning_in_a_function", marks=pytest.mark.slow), "transformers", "accelerate"],
+    ["lightning", "lightning_in_a_function", "transformers", "accelerate"],
 )
 def test_a_stop_ends_every_callback_within_two_reports(
     callbacks: FrameworkEnvironment, tmp_path: Path, shape: str, saved: tuple[str, ...]

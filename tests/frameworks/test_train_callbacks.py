@@ -129,8 +129,8 @@ assert result.checkpoint is not None
     "source",
     [
         LIGHTNING,
-        pytest.param(TRANSFORMERS, marks=pytest.mark.slow),
-        pytest.param(OF_SCRIPTS, marks=pytest.mark.slow),
+        TRANSFORMERS,
+        OF_SCRIPTS,
     ],
     ids=["lightning", "transformers", "callback of scripts"],
 )

@@ -16,7 +16,6 @@ import google_crc32c
 import pytest
 from home.journals import START, everything, new_trial, rebuilt, record, report, stored
 from interfaces.cli.commands import Finished, WarmCli
-from parts import needs
 from promises import promise
 
 from core_sdk._ground.environment import get_cluster_info, use_run_info
@@ -79,8 +78,7 @@ def flip(content: bytes, bit: int) -> bytes:
     return bytes(flipped)
 
 
-@needs("many processes")
-@pytest.mark.parametrize("num_flips", [80, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("num_flips", [80, pytest.param(2000, marks=pytest.mark.timeout(3600))])
 def test_a_flipped_bit_in_a_record_file_is_never_an_answer(recorded: Home, num_flips: int) -> None:
     """A flipped bit in a record is refused by path or has no effect; other trials are listed unchanged."""
     chance = random.Random(3)
@@ -157,8 +155,7 @@ def others(rows: Sequence[TrialRow] | Sequence[ExperimentRow], damaged: Path) ->
 
 
 @promise("index-rebuilt")
-@needs("many processes")
-@pytest.mark.parametrize("num_flips", [40, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("num_flips", [40, pytest.param(2000, marks=pytest.mark.timeout(3600))])
 def test_a_flipped_bit_in_the_points_of_the_index_is_never_an_answer(recorded: Home, num_flips: int) -> None:
     """After a flipped bit in the points, new and open readers give the same answers as before."""
     chance = random.Random(4)
@@ -331,7 +328,6 @@ _ABSURD_TRIALS = {
 }
 
 
-@needs("many processes")
 @pytest.mark.parametrize("content", _ABSURD_TRIALS.values(), ids=_ABSURD_TRIALS.keys())
 def test_a_trial_record_that_nobody_can_have_made_is_left_out_and_named(
     recorded: Home, content: bytes, run_cli: Callable[..., Finished]

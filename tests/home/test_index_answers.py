@@ -11,7 +11,6 @@ import pytest
 from home.journals import START, append, everything, lines, new_trial, rebuilt, record, report, stored
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from parts import needs
 from promises import promise
 from saving import store_alone
 
@@ -162,7 +161,6 @@ def test_a_report_of_which_a_metric_is_superseded_comes_in_two(home: Home) -> No
         ]
 
 
-@needs("many processes")
 def test_many_reports_are_read_in_pages_without_loss(home: Home) -> None:
     """Reports that need several pages are read without loss, in the order of the steps."""
     many = [report(steps, loss=0.5, accuracy=0.5) for steps in range(60_000)]

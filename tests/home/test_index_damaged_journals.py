@@ -8,7 +8,6 @@ import struct
 import pytest
 from home.journals import START, append, everything, lines, new_trial, record, report, stored
 from msgspec import structs
-from parts import needs
 
 from core_sdk._ground.records import (
     CheckpointDeleted,
@@ -59,8 +58,7 @@ def told_of(index: Index, trial_id: int) -> list[str]:
     return sorted(repr(structs.replace(row, is_superseded=False)) for row in groups)
 
 
-@needs("many processes")
-@pytest.mark.parametrize("num_flips", [30, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("num_flips", [30, pytest.param(2000, marks=pytest.mark.timeout(3600))])
 def test_a_flipped_bit_in_a_journal_is_never_an_answer(recorded: Home, num_flips: int) -> None:
     """After a flipped bit in any journal, the index reports nothing that was not recorded."""
     chance = random.Random(5)

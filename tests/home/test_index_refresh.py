@@ -30,7 +30,6 @@ from home.journals import (
 )
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from parts import needs
 from processes import Script, wait_for
 from promises import promise
 
@@ -62,10 +61,8 @@ _REFRESH = """
 """
 
 
-@needs("many processes")
 @settings(max_examples=25, deadline=None, phases=[Phase.reuse, Phase.generate])  # chance does not shrink
 @given(chance=st.randoms(use_true_random=False))
-@pytest.mark.slow
 def test_an_index_that_grew_in_any_steps_says_what_a_rebuilt_one_says(chance: random.Random) -> None:
     """Journals grow by any bytes, in any order, between refreshes; folders look unchanged unless a file came."""
     with tempfile.TemporaryDirectory() as directory:
@@ -139,8 +136,7 @@ def interleaved(pieces: list[tuple[Journal, bytes]], chance: random.Random) -> l
     return [waiting[journal].pop(0) for journal in order]
 
 
-@needs("many processes")
-@pytest.mark.parametrize("num_rounds", [2, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_rounds", [2, 12])
 def test_an_indexer_that_was_killed_at_any_moment_neither_loses_nor_doubles_a_point(
     home: Home, start_script: Callable[..., Script], num_rounds: int
 ) -> None:
@@ -187,7 +183,6 @@ def size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-@needs("many processes")
 def test_indexers_that_run_at_once_index_each_point_once(home: Home, start_script: Callable[..., Script]) -> None:
     """Of several indexers one does the work, and no point is indexed twice."""
     folder = new_trial(home)
@@ -234,7 +229,6 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(home: Home) -> None:
         assert index.trial(1).hparams == {"lr": 0.2}
 
 
-@needs("many processes")
 def test_a_refresh_ends_while_a_script_reports_faster_than_it_is_read(home: Home) -> None:
     """A refresh ends although a script writes faster than it reads, and leaves some of that to the next one."""
     folder = new_trial(home)
@@ -409,8 +403,6 @@ def test_a_copied_trial_is_a_trial_of_its_own(home: Home) -> None:
         assert index.trial(7).latest_checkpoint == "a"
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_a_long_indexing_says_on_a_terminal_how_far_it_is(home: Home) -> None:
     """Long indexing shows its progress on a terminal and nothing elsewhere."""
     folder = new_trial(home)

@@ -112,7 +112,6 @@ def test_records_name_a_storage_in_the_home_by_its_place_there(original: Home, s
     assert storage_name(original, "s3://bucket/prefix") == "s3://bucket/prefix"
 
 
-@needs("many processes")
 @pytest.mark.parametrize("relocate", [move, unpack])
 def test_a_moved_home_finds_and_deletes_its_own_checkpoints(original: Home, relocate: Callable[[Home], Home]) -> None:
     """A home that was moved or unpacked elsewhere resumes from and deletes its own checkpoints."""
@@ -183,7 +182,6 @@ def test_a_copy_without_the_files_deletes_nothing_of_the_original(original: Home
     assert checkpoint_ids(DirectoryStorage(original.checkpoints)) == ["a", "b", "c"]
 
 
-@needs("many processes")
 def test_a_copy_deletes_nothing_outside_that_was_stored_before(original: Home, shared: Path) -> None:
     """A copy deletes only those outside checkpoints that it has stored itself."""
     train(original, shared)
@@ -202,7 +200,6 @@ def test_a_copy_deletes_nothing_outside_that_was_stored_before(original: Home, s
     assert len(collected(original)) == 1
 
 
-@needs("many processes")
 def test_a_script_in_a_copy_only_forgets_what_its_original_has_stored(original: Home, shared: Path) -> None:
     """In a copy, deleting the original's checkpoint removes only the copy's record."""
     train(original, shared)
@@ -222,7 +219,6 @@ with core.init(checkpoint_storage={str(shared)!r}) as context:
     assert listed(copied) == []
 
 
-@needs("many processes")
 def test_what_was_stored_outside_is_deleted_again_once_somebody_says_that_the_original_is_gone(
     original: Home, shared: Path
 ) -> None:
@@ -235,7 +231,6 @@ def test_what_was_stored_outside_is_deleted_again_once_somebody_says_that_the_or
     assert len(collected(restored, with_inherited=True)) == 1
 
 
-@needs("many processes")
 def test_a_renamed_home_still_owns_what_it_has_stored_outside(original: Home, shared: Path) -> None:
     """A renamed home still deletes its checkpoints in an outside storage."""
     train(original, shared)
@@ -399,7 +394,6 @@ def test_what_is_mounted_into_a_copy_is_outside(tmp_path: Path) -> None:
     assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == ["c", "d"]
 
 
-@needs("many processes")
 def test_checkpoints_behind_a_link_are_outside(original: Home, tmp_path: Path) -> None:
     """Checkpoints behind a symbolic link count as outside, since a copy shares them."""
     original.checkpoints.rmdir()
@@ -414,7 +408,6 @@ def test_checkpoints_behind_a_link_are_outside(original: Home, tmp_path: Path) -
     assert len(collected(original)) == 1
 
 
-@needs("many processes")
 def test_a_damaged_identity_stops_no_training_and_deletes_nothing_outside(original: Home, shared: Path) -> None:
     """With a damaged identity, trainings run and outside checkpoints are not deleted."""
     train(original, shared)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from home.journals import append, lines, new_trial, record, report
-from parts import needs
 
 from core_sdk._execution.steering import trials
 from core_sdk._ground.alive import AliveLock
@@ -50,7 +49,6 @@ def test_a_damaged_value_is_left_out_of_a_stretch(home: Home) -> None:
     assert [(row.steps_completed, row.metrics) for row in rows] == [(2, {"loss": 0.5})]
 
 
-@needs("many processes")
 def test_a_long_answer_comes_in_pages(home: Home) -> None:
     """The pages of a long answer together are all reports, in the order of the steps."""
     folder = new_trial(home)

@@ -14,7 +14,6 @@ from buckets.opening import bucket_at
 from buckets.servers import BucketServer
 from kills.bucket_writer import LIMITS, WriterProcess, open_bucket_storage
 from kills.sharded_writer import TOLD, RankProcess
-from parts import needs
 from promises import promise
 from saving import checkpoint_ids
 
@@ -111,7 +110,6 @@ def start(
 
 
 @promise("bucket-checkpoint-whole")
-@needs("many processes")
 @pytest.mark.parametrize("server_name", ["strict GCS", "moto", "Azurite"])
 def test_no_kill_leaves_half_a_checkpoint_in_a_bucket(
     start: Callable[[str], BucketServer], tmp_path: Path, server_name: str
@@ -120,7 +118,6 @@ def test_no_kill_leaves_half_a_checkpoint_in_a_bucket(
     kill_writers(start(server_name), tmp_path, num_kills=4)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("server_name", "num_kills"),
@@ -133,7 +130,6 @@ def test_five_hundred_kills_leave_no_half_a_checkpoint(
     assert kill_writers(start(server_name), tmp_path, num_kills) > num_kills // 10, "the kills missed what matters"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("server_name", ["strict GCS", "Azurite"])
 def test_no_kill_of_a_rank_leaves_half_a_checkpoint_in_a_bucket(

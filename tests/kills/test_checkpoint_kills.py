@@ -39,7 +39,6 @@ def kill_after(writer: subprocess.Popen[str], life_s: float) -> None:
     writer.communicate()
 
 
-@needs("many processes")
 def test_no_kill_leaves_half_a_checkpoint(tmp_path: Path) -> None:
     """After kills at random moments on the same storage, no checkpoint is incomplete."""
     generator = random.Random(9)

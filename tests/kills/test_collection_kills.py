@@ -14,7 +14,6 @@ import pytest
 from buckets.servers import BucketServer
 from client.trainings import Training
 from interfaces.cli.recorded import new_attempt, new_trial
-from parts import needs
 from saving import checkpoint_ids, store_alone
 
 from core_sdk._ground.records import CheckpointPinned, CheckpointStored
@@ -29,7 +28,7 @@ NUM_CHECKPOINTS = 4
 TIMEOUT_S = 60.0
 
 
-@pytest.fixture(params=["directory", pytest.param("strict GCS", marks=pytest.mark.slow)])
+@pytest.fixture(params=["directory", "strict GCS"])
 def url(
     request: pytest.FixtureRequest,
     tmp_path: Path,
@@ -154,13 +153,11 @@ def kill_collections(home: Home, url: str, num_kills: int) -> int:
     return num_in_the_middle
 
 
-@needs("many processes")
 def test_no_killed_collection_deletes_a_wrong_checkpoint(home: Home, url: str) -> None:
     """A killed collection deletes no checkpoint that is to be kept, and the next one finishes its deletions."""
     kill_collections(home, url, num_kills=4)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_many_killed_collections_delete_no_wrong_checkpoint(home: Home, url: str) -> None:
     """Of two dozen killed collections, none deletes a checkpoint that is to be kept."""

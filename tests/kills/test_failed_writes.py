@@ -68,7 +68,6 @@ def train():
             attempt(lambda: save(context, steps_completed, OPTIONS))
 attempt(train)
 """
-QUICK = ("save", "deletion", "upload")
 SCENARIOS = {
     "save": SAVES.replace("OPTIONS", ""),
     "sharded save": SAVES.replace("OPTIONS", "shard=True"),
@@ -203,9 +202,7 @@ def fail_each(folder: Path, scenario: str, error: str, calls: list[Call]) -> Non
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize(
-    "scenario", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SCENARIOS]
-)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_few_failed_writes(tmp_path: Path, scenario: str) -> None:
     """A sample of failed writes (EIO), another one for each number of calls, loses no acknowledged checkpoint."""
     calls = Stage(tmp_path / "counted", scenario).calls()
@@ -213,7 +210,6 @@ def test_a_few_failed_writes(tmp_path: Path, scenario: str) -> None:
     fail_each(tmp_path, scenario, "EIO", random.Random(len(calls)).sample(calls, SAMPLE))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from kills.process_trees import SCRIPT, SEARCH, TORCH, WORKERS, ProcessTree
-from parts import needs, sample
 from processes import wait_for
 from promises import promise
 
@@ -103,21 +102,11 @@ def _state(home: Home) -> str:
 
 
 _ALL = [(name, role, stage) for name, roles in _ROLES.items() for role in roles for stage in _STAGES]
-_QUICK = [
-    ("launch", "agent", "middle"),
-    ("launch", "agent", "start"),
-    ("launch", "launcher", "middle"),
-    ("workers", "script", "middle"),
-    ("script", "agent", "middle"),
-]
 
 
 @pytest.mark.parametrize(
     ("name", "role", "stage"),
-    [
-        *sample(_QUICK, every=len(_QUICK)),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in _ALL if case not in _QUICK),
-    ],
+    _ALL,
 )
 def test_nothing_is_left_of_a_tree_of_which_a_process_is_killed(
     name: str, role: str, stage: str, home: Home, tree: ProcessTree
@@ -135,17 +124,16 @@ def test_nothing_is_left_of_a_tree_of_which_a_process_is_killed(
     assert _state(home) in ("COMPLETED", "ERROR", "CANCELED", "PAUSED")
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     "roles",
     [
         ("agent", "agent's guardian"),
         ("agent", "guardian"),
         ("agent", "launcher"),
-        pytest.param(("launcher", "guardian"), marks=pytest.mark.slow),
-        pytest.param(("agent", "agent's guardian", "launcher"), marks=pytest.mark.slow),
-        pytest.param(("agent", "agent's guardian", "guardian"), marks=pytest.mark.slow),
-        pytest.param(("agent", "launcher", "guardian"), marks=pytest.mark.slow),
+        ("launcher", "guardian"),
+        ("agent", "agent's guardian", "launcher"),
+        ("agent", "agent's guardian", "guardian"),
+        ("agent", "launcher", "guardian"),
     ],
 )
 def test_nothing_is_left_of_a_launch_of_which_several_are_killed_at_once(
@@ -162,7 +150,6 @@ def test_nothing_is_left_of_a_launch_of_which_several_are_killed_at_once(
 
 
 @promise("supervisor-killed")
-@needs("many processes")
 @pytest.mark.parametrize("roles", [("command", "agent", "agent's guardian", "launcher", "guardian")])
 def test_ranks_that_nobody_supervises_can_be_killed(roles: tuple[str, ...], home: Home, tree: ProcessTree) -> None:
     """Ranks whose supervisors were all killed end with `kill`, and until then their trial cannot be resumed."""
@@ -180,7 +167,6 @@ def test_ranks_that_nobody_supervises_can_be_killed(roles: tuple[str, ...], home
 
 
 @promise("supervisor-killed")
-@needs("many processes")
 def test_a_guardian_that_was_killed_is_replaced(home: Home, tree: ProcessTree) -> None:
     """A killed guardian is replaced, and the new one ends the processes when the agent and launcher are killed."""
     _reach("launch", "middle", home, tree)
@@ -193,7 +179,6 @@ def test_a_guardian_that_was_killed_is_replaced(home: Home, tree: ProcessTree) -
     tree.wait_until_gone(_WITHIN_S)
 
 
-@needs("many processes")
 @pytest.mark.parametrize(("name", "stage"), [("script", "end"), ("launch", "end"), ("launch", "middle")])
 def test_the_command_says_what_the_record_says_after_all_supervisors_were_killed(
     name: str, stage: str, home: Home, tree: ProcessTree
@@ -208,7 +193,6 @@ def test_the_command_says_what_the_record_says_after_all_supervisors_were_killed
     assert (tree.started[0].wait(), _state(home)) == ((0, "COMPLETED") if stage == "end" else (137, "ERROR"))
 
 
-@needs("many processes")
 def test_the_command_ends_an_attempt_whose_guardian_is_stopped(home: Home, tree: ProcessTree) -> None:
     """If an agent is killed and its guardian is stopped, the command ends the attempt."""
     _reach("script", "middle", home, tree)
@@ -220,7 +204,6 @@ def test_the_command_ends_an_attempt_whose_guardian_is_stopped(home: Home, tree:
     assert (tree.started[0].wait(), _state(home)) == (137, "ERROR")
 
 
-@needs("many processes")
 @pytest.mark.parametrize("stage", ["middle", "end"])
 def test_a_trial_whose_guardian_is_stopped_can_be_killed(stage: str, home: Home, tree: ProcessTree) -> None:
     """The guardian of a dead agent holds the attempt's lock: with its end the trial is free."""

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from kills.checkpoint_writer import check_what_is_left
 from kills.sharded_writer import TOLD, RankProcess
-from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk._home.storage import DirectoryStorage
@@ -66,22 +65,18 @@ def kill_ranks(folder: Path, size: int, num_kills: int) -> int:
     return num_with_leftovers
 
 
-@needs("many processes")
-@pytest.mark.parametrize("size", [2, *(pytest.param(size, marks=pytest.mark.slow) for size in (3, 4))])
+@pytest.mark.parametrize("size", [2, 3, 4])
 def test_no_kill_of_a_rank_leaves_half_a_checkpoint(tmp_path: Path, size: int) -> None:
     """When a rank is killed, the others are told which one, and no incomplete checkpoint is left."""
     assert kill_ranks(tmp_path, size, num_kills=10) > 0, "the kills missed the moments that matter"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_three_hundred_kills_leave_no_half_a_checkpoint(tmp_path: Path) -> None:
     """After three hundred kills of ranks, no checkpoint is incomplete."""
     assert kill_ranks(tmp_path, size=3, num_kills=300) > 30
 
 
-@pytest.mark.slow
-@needs("many processes")
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("first_step", [1, 2], ids=["in the background", "at once"])
 def test_no_change_on_the_disk_is_the_wrong_one_for_a_rank_to_die_at(

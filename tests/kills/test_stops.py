@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from parts import needs
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -20,13 +19,11 @@ def stop_trainings(num_stops: int, seed: int) -> str:
     return finished.stdout
 
 
-@needs("many processes")
 def test_no_stop_loses_a_step() -> None:
     """Stops of a process, of one of two ranks and of a launcher lose no step."""
     assert "4 stops: 100.00% kept" in stop_trainings(4, seed=1)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_forty_stops_lose_no_step() -> None:
     """Forty stops of all kinds, at random moments of a training, lose no step."""

@@ -26,7 +26,6 @@ def test_no_kill_loses_a_report_or_leaves_half_a_checkpoint() -> None:
     assert "40 kills" in kill_trainings(40)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_thousand_kills_lose_nothing() -> None:
     """A thousand kills lose no report and leave no incomplete checkpoint."""

@@ -106,12 +106,12 @@ def delete_newest(home: Home, folder: TrialFolder, count: int) -> int:
     return kept[len(kept) - len(deleted) - 1].steps_completed
 
 
-SLOW = [pytest.mark.slow, pytest.mark.timeout(3600)]
+LONG = pytest.mark.timeout(3600)
 
 
 @pytest.mark.parametrize(
     ("num_machines", "num_kills"),
-    [(1, 12), pytest.param(1, 200, marks=SLOW), pytest.param(2, 200, marks=[*SLOW, needs("hosts")])],
+    [(1, 12), pytest.param(1, 200, marks=LONG), pytest.param(2, 200, marks=[LONG, needs("hosts")])],
 )
 def test_no_kill_of_a_writer_or_of_the_trainer_loses_or_doubles_a_report(
     home: Home, acknowledged: Path, num_machines: int, num_kills: int

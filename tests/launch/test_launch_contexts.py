@@ -6,7 +6,6 @@ import signal
 
 import pytest
 from launches import RunLaunch, StartLaunch
-from parts import needs
 
 _PROLOGUE = """\
 import sys, time
@@ -35,7 +34,6 @@ with core.init(distributed=distributed):
     assert f"rank {rank} of 2 failed first" in ended.stderr
 
 
-@needs("many processes")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_error_is_the_first_failure_however_long_its_rank_takes_to_end(rank: int, run_launch: RunLaunch) -> None:
     """A rank that raised is the first failure, even if its peer dies before it."""
@@ -78,7 +76,6 @@ time.sleep(1)
 )
 
 
-@needs("many processes")
 def test_a_second_sigterm_does_not_disturb_ranks_that_stop(start_launch: StartLaunch) -> None:
     """A second SIGTERM does not disturb ranks that have already left their Contexts."""
     launch = start_launch(_STEPS + 'say("left")\ntime.sleep(1)')

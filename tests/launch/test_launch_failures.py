@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from launches import Ended, RunLaunch, WarmLaunchers, kill_all_in
-from parts import needs
 
 _NUM_AT_ONCE = 6
 
@@ -271,18 +270,12 @@ GLOO = """
 """
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     ("fails", "code", "cause"),
     [
         ("dist.destroy_process_group(); raise ValueError('boom')", 1, "raised ValueError: boom"),
-        pytest.param("dist.destroy_process_group(); sys.exit(17)", 17, "exited with status 17", marks=pytest.mark.slow),
-        pytest.param(
-            "os.kill(os.getpid(), 9)",
-            137,
-            "was killed by SIGKILL: perhaps by the kernel, for memory",
-            marks=pytest.mark.slow,
-        ),
+        ("dist.destroy_process_group(); sys.exit(17)", 17, "exited with status 17"),
+        ("os.kill(os.getpid(), 9)", 137, "was killed by SIGKILL: perhaps by the kernel, for memory"),
     ],
 )
 def test_a_rank_that_loses_its_peer_in_a_collective_is_not_to_blame(
@@ -305,7 +298,6 @@ def test_a_program_that_is_no_python_script_is_judged_likewise(run_launch: RunLa
     assert (ended.failure.rank, ended.code, ended.failure.cause) == (1, 21, "exited with status 21")
 
 
-@needs("many processes")
 def test_the_real_launcher_does_as_the_warm_one(tmp_path: Path) -> None:
     """`python -m launch.torch_distributed` gives the same result as the warm launcher."""
     import subprocess

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from launches import StartLaunch
-from parts import needs
 from processes import TIMEOUT_S, wait_for
 
 
@@ -49,8 +48,6 @@ signal.pause()
 """
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_nodes_that_stop_together_show_nothing_of_torchs(tmp_path: Path, free_port: int) -> None:
     """The last one finds the meeting place gone, as it should be, of which torch writes the stack of its C++ code."""
     (tmp_path / "train.py").write_text(_PAUSING)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from launches import Launch, RunLaunch, StartLaunch, live_processes
-from parts import needs
 from processes import wait_for
 
 _WITHIN_S = 5.0
@@ -99,7 +98,6 @@ def test_a_launcher_killed_while_it_starts_ranks_leaves_none(
     _assert_nothing_is_left(launch_directory, private_tmp)
 
 
-@needs("many processes")
 def test_a_launch_inside_a_launch_goes_with_it(
     start_launch: StartLaunch, launch_directory: Path, private_tmp: Path
 ) -> None:
@@ -118,7 +116,6 @@ def test_a_launch_inside_a_launch_goes_with_it(
     _assert_nothing_is_left(launch_directory, private_tmp)
 
 
-@needs("many processes")
 def test_workers_of_a_data_loader_go_with_a_killed_launcher(
     start_launch: StartLaunch, launch_directory: Path, private_tmp: Path
 ) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from launches import RunLaunch, StartLaunch
-from parts import needs
 
 from core_sdk._ground.records import ExitRecord
 from core_sdk._home.states import error_told
@@ -44,7 +43,6 @@ def _told() -> tuple[str, str]:
     return trial.state.name, trial.reason
 
 
-@needs("many processes")
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("waits", ["time.sleep(120)", "distributed.allgather(2)"])
 def test_a_killed_rank_is_named_by_its_trial(rank: int, waits: str, run_launch: RunLaunch) -> None:
@@ -68,7 +66,6 @@ def test_what_the_script_says_of_its_error_stands(run_launch: RunLaunch) -> None
     assert _told() == ("ERROR", "ValueError: boom")
 
 
-@needs("many processes")
 def test_a_stop_that_ranks_die_of_is_told(start_launch: StartLaunch) -> None:
     """If ranks die of a stop, the trial's reason says so."""
     launch = start_launch(_source(fails="pass", waits="print('ready', flush=True); time.sleep(120)"), "0")
@@ -91,7 +88,6 @@ def test_ctrl_c_cancels_the_trial(start_launch: StartLaunch) -> None:
     assert _told()[0] == "CANCELED"
 
 
-@needs("many processes")
 def test_core_sdk_run_keeps_what_its_launcher_told(tmp_path: Path) -> None:
     """`core-sdk run` prints the reason that its launcher recorded."""
     (tmp_path / "train.py").write_text(_source())

@@ -278,7 +278,6 @@ def test_a_lost_host_ends_the_training(own_cluster: Cluster) -> None:
     assert not live_processes(own_cluster.folder)
 
 
-@pytest.mark.slow
 def test_a_host_that_falls_silent_is_lost(own_cluster: Cluster) -> None:
     """When a host's cable is cut, the launcher names the host as lost, and the host ends its own ranks."""
     head = own_cluster.start(WAITS)
@@ -292,7 +291,6 @@ def test_a_host_that_falls_silent_is_lost(own_cluster: Cluster) -> None:
     assert "[core-sdk] h2 was lost" in ended.stderr
 
 
-@pytest.mark.slow
 def test_signals_reach_every_rank(cluster: Cluster) -> None:
     """Signals reach the ranks on all hosts, and a second Ctrl-C kills them."""
     head = cluster.start(
@@ -338,7 +336,6 @@ def test_a_killed_node_leaves_nothing(cluster: Cluster) -> None:
     wait_for(lambda: not any(directory.exists() for directory in directories))
 
 
-@pytest.mark.slow
 def test_an_elastic_training_outlives_a_host(own_cluster: Cluster) -> None:
     """An elastic training goes on if enough hosts are left."""
     head = own_cluster.start(

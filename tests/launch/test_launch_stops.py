@@ -15,7 +15,6 @@ from typing import Protocol
 import psutil
 import pytest
 from launches import Launch, RunLaunch, StartLaunch, WarmLaunchers, live_processes
-from parts import needs
 from processes import wait_for
 from promises import promise
 
@@ -100,7 +99,6 @@ wait()
     assert live_processes(launch_directory) == []
 
 
-@needs("many processes")
 def test_ranks_have_longer_than_torch_would_give_them(
     start_launch: StartLaunch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +183,6 @@ def test_a_second_interrupt_kills_at_once(start_launch: StartLaunch) -> None:
     assert "killed by a second SIGINT" in ended.stderr
 
 
-@needs("many processes")
 def test_a_second_interrupt_of_ranks_that_died_of_the_first_names_them(start_launch: StartLaunch) -> None:
     """A second Ctrl-C, when ranks have died of the first, reports only the first."""
     launch = start_launch(_PROLOGUE + "on(2, do=lambda: os._exit(130))\nwait()", overrides=["--monitor-interval=2"])
@@ -214,7 +211,6 @@ def test_a_rank_that_fails_while_stopping_is_a_failure(start_launch: StartLaunch
     assert (ended.failure.rank, ended.failure.cause, ended.code) == (1, "raised OSError: no space", 1)
 
 
-@needs("many processes")
 def test_a_rank_that_saves_is_left_in_peace_when_others_die_of_the_signal(start_launch: StartLaunch) -> None:
     """A rank that saves keeps its grace when others die of the signal."""
     source = "if rank == 0: on(15, do=lambda: (time.sleep(3), say('saved'), sys.exit(0)))\nwait()"
@@ -228,7 +224,6 @@ def test_a_rank_that_saves_is_left_in_peace_when_others_die_of_the_signal(start_
     assert ended.code == 143
 
 
-@needs("many processes")
 def test_a_stop_after_a_failure_does_not_lengthen_the_end(start_launch: StartLaunch, launch_directory: Path) -> None:
     """A stop after a failure neither delays the end nor hides the failure."""
     source = """
@@ -396,13 +391,12 @@ def start_unread(launch_directory: Path, tmp_path: Path, warm_launchers: WarmLau
     os.close(reader)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("is_stderr_read", [True, False])
 @pytest.mark.parametrize(
     "signals",
     [
         [signal.SIGTERM],
-        pytest.param([signal.SIGTERM, signal.SIGINT, signal.SIGINT], marks=needs("many processes")),
+        [signal.SIGTERM, signal.SIGINT, signal.SIGINT],
     ],
 )
 def test_a_stop_is_heard_though_nobody_reads_the_output(
@@ -423,7 +417,6 @@ def test_a_stop_is_heard_though_nobody_reads_the_output(
     assert live_processes(launch_directory) == []
 
 
-@needs("many processes")
 def test_a_stop_ends_a_launcher_that_waits_for_its_reader_only(
     launch_directory: Path, start_unread: StartUnread
 ) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 from launches import Ended, Launch, StartLaunch, live_processes
-from parts import needs
 from processes import wait_for
 
 from core_sdk._machine.processes import RankProcesses
@@ -76,7 +75,6 @@ WRAPPERS = {
 }
 
 
-@needs("many processes")
 @pytest.mark.parametrize("program", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_stop_reaches_the_training_inside_a_wrapper(program: tuple[str, ...], start_launch: StartLaunch) -> None:
     """A stop reaches a training inside a wrapper, and the wrapper runs to its end."""
@@ -89,7 +87,6 @@ def test_a_stop_reaches_the_training_inside_a_wrapper(program: tuple[str, ...], 
     assert "stopped as asked, to be continued" in ended.stderr
 
 
-@needs("many processes")
 def test_a_wrapper_that_dies_of_the_stop_does_not_hide_that_the_training_saved(
     start_launch: StartLaunch, launch_directory: Path
 ) -> None:
@@ -104,7 +101,6 @@ def test_a_wrapper_that_dies_of_the_stop_does_not_hide_that_the_training_saved(
     assert (ended.code, ended.stdout.count("saved")) == (75, 2), ended.stderr
 
 
-@needs("many processes")
 @pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "not asked"])
 def test_a_wrapper_may_die_of_a_stop_before_its_supervisor_hears_of_it(is_asked: bool) -> None:
     """After a stop, a rank whose wrapper died ends with its training; without a stop, with the wrapper."""
@@ -131,7 +127,6 @@ def test_a_wrapper_may_die_of_a_stop_before_its_supervisor_hears_of_it(is_asked:
     assert deaths_at_once == {}
 
 
-@needs("many processes")
 def test_a_save_that_fails_behind_a_dead_wrapper_is_not_to_be_continued(
     start_launch: StartLaunch, launch_directory: Path
 ) -> None:
@@ -146,7 +141,6 @@ def test_a_save_that_fails_behind_a_dead_wrapper_is_not_to_be_continued(
     assert (ended.code, "OSError: no space" in ended.stderr) == (143, True), ended.stderr
 
 
-@needs("many processes")
 def test_the_grace_of_a_training_inside_a_dead_wrapper_ends(
     start_launch: StartLaunch, launch_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +172,6 @@ def test_a_script_of_its_own_manners_is_stopped_inside_a_wrapper(start_launch: S
     assert (ended.code, ended.stdout.count("saved")) == (75, 2)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize("script", ["{}", "{}; echo done", "set -e; {}; echo done"])
 def test_ctrl_c_ends_wrapper_and_training_as_in_a_terminal(
@@ -195,7 +188,6 @@ def test_ctrl_c_ends_wrapper_and_training_as_in_a_terminal(
     assert live_processes(launch_directory) == []
 
 
-@needs("many processes")
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize("script", ["{}", "{}; echo done", "set -e; {}; echo done"])
 def test_ctrl_c_lets_a_wrapped_training_save(
@@ -225,7 +217,6 @@ def test_a_word_for_the_script_does_not_kill_its_wrapper(start_launch: StartLaun
     assert (ended.code, ended.stdout.count("heard")) == (0, 2)
 
 
-@needs("many processes")
 def test_a_wrapper_that_hides_its_training_is_killed_with_it(start_launch: StartLaunch, launch_directory: Path) -> None:
     """A training in a process group of its own is killed when another rank fails."""
     source = """
@@ -275,7 +266,6 @@ def test_ranks_that_end_with_75_are_to_be_continued(stop: list[int], start_launc
     assert (ended.code, ended.last_words) == (75, "[core-sdk] stopped as asked, to be continued; exit code 75")
 
 
-@needs("many processes")
 def test_a_batch_script_that_tests_for_75_sees_it(tmp_path: Path, launch_directory: Path) -> None:
     """A batch script sees the exit code 75 of a launcher with a wrapper."""
     (tmp_path / "train.py").write_text(TRAINING)

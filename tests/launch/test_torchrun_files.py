@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from launches import RunLaunch
-from parts import needs
 
 _SOURCE = """
     import os, sys
@@ -38,7 +37,6 @@ def test_what_is_teed_is_shown_and_kept(run_launch: RunLaunch, tmp_path: Path) -
     assert sorted(files["filtered_stdout.log"].splitlines()) == ["[rank=0] apple 0", "[rank=1] apple 1"]
 
 
-@needs("many processes")
 def test_a_local_rank_that_is_not_asked_for_is_not_shown(run_launch: RunLaunch, tmp_path: Path) -> None:
     """--local-ranks-filter hides a rank's output but keeps it in its file."""
     overrides = ["--redirects=0:1,1:1", "--local-ranks-filter=0", f"--log-dir={tmp_path / 'logs'}"]

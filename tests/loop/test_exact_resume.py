@@ -18,7 +18,6 @@ import pytest
 import torch
 from loop import exact_training
 from loop.exact_training import NUM_BATCHES, NUM_EPOCHS, Seen, Training, loader_of
-from parts import needs
 from promises import promise
 
 from core_sdk.loop import ResumableLoader
@@ -60,7 +59,6 @@ def scramble() -> None:
 
 
 @promise("resume-exact")
-@needs("many processes")
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_training_resumes_exactly_from_each_batch_and_each_validation(
     undisturbed: list[Seen], num_workers: int
@@ -84,7 +82,6 @@ def samples(loader: ResumableLoader) -> list[list[int]]:
     return [batch[0].tolist() for _ in range(loader.epoch, NUM_EPOCHS) for batch in loader]
 
 
-@needs("many processes")
 def test_every_batch_has_the_same_samples_on_any_number_of_ranks() -> None:
     """Global batches have the same samples on one to four ranks, before and after a resume."""
 
@@ -140,8 +137,6 @@ def assert_exact(seen: list[Seen], undisturbed: list[Seen]) -> None:
     assert {(each.batches, each.what) for each in seen} == expected.keys()
 
 
-@pytest.mark.slow
-@needs("many processes")
 def test_a_training_that_is_stopped_and_killed_resumes_exactly(tmp_path: Path, undisturbed: list[Seen]) -> None:
     """A training with workers that is stopped and killed resumes exactly by `trial resume`."""
     trial = Trial(tmp_path, 2, "3:TERM", "7:KILL")
@@ -159,7 +154,6 @@ EVERY_BATCH = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("stops", EVERY_BATCH, ids=["odd", "even", "killed"])
@@ -191,9 +185,7 @@ def check_pair(directory: Path, undisturbed_pair: list[list[Seen]], num_workers:
     return trial
 
 
-@needs("many processes")
 @pytest.mark.timeout(600)
-@pytest.mark.slow
 def test_two_ranks_that_are_stopped_and_killed_resume_exactly(
     tmp_path: Path, undisturbed_pair: list[list[Seen]]
 ) -> None:
@@ -204,8 +196,6 @@ def test_two_ranks_that_are_stopped_and_killed_resume_exactly(
     assert len(trial.codes) == 3
 
 
-@needs("many processes")
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("stops", EVERY_BATCH, ids=["odd", "even", "killed"])
@@ -216,8 +206,6 @@ def test_a_training_on_two_ranks_resumes_exactly_from_each_batch(
     check_pair(tmp_path, undisturbed_pair, num_workers, stops)
 
 
-@needs("many processes")
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_training_resumes_on_another_number_of_ranks_with_the_same_batches(
     tmp_path: Path, undisturbed: list[Seen]
@@ -230,9 +218,7 @@ def test_a_training_resumes_on_another_number_of_ranks_with_the_same_batches(
     assert_same_batches(trial, undisturbed)
 
 
-@needs("many processes")
 @pytest.mark.timeout(600)
-@pytest.mark.slow
 def test_a_training_on_shards_resumes_on_another_number_of_ranks_with_the_same_batches(tmp_path: Path) -> None:
     """A training on shards that was killed resumes with the same global batches on more ranks."""
     trial = Trial(tmp_path, 2, "5:KILL", data="shards")

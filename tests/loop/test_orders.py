@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 import torch
-from parts import needs
 
 from core_sdk.loop._orders import Listed, Order, Sequential, Shuffled, Weighted
 from core_sdk.loop._orders._shuffled import shuffled
@@ -21,7 +20,6 @@ def epoch_of(order: Order, epoch: int = 0) -> list[int]:
     return order.indices(epoch, torch.arange(len(order)))
 
 
-@needs("many processes")
 def test_a_shuffle_has_each_sample_once() -> None:
     """A shuffle contains each sample once, for any number of samples."""
     for size in [*range(1, 300), *range(300, 4000, 61), 65536, 65537]:
@@ -30,7 +28,6 @@ def test_a_shuffle_has_each_sample_once() -> None:
         assert torch.equal(numbers.sort().values, torch.arange(size)), size
 
 
-@needs("many processes")
 @pytest.mark.parametrize("size", [3, 5, 10, 60])
 def test_each_sample_is_equally_often_at_each_position(size: int) -> None:
     """Over many epochs each sample is equally often at each position, by a chi-square test."""
@@ -46,7 +43,6 @@ def test_each_sample_is_equally_often_at_each_position(size: int) -> None:
     assert abs(chi_square - freedom) < 4 * (2 * freedom) ** 0.5
 
 
-@needs("many processes")
 def test_every_order_of_four_samples_comes_equally_often() -> None:
     """All orders of four samples are equally frequent, by a chi-square test."""
     num_epochs = 1200

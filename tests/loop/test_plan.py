@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from parts import needs
 
 from core_sdk.loop._orders import Sequential, Shuffled
 from core_sdk.loop._plan import Draw, LastBatch, Plan, Position
@@ -25,7 +24,6 @@ def global_batches(plan: Plan, count: int, num_ranks: int, position: Position = 
     ]
 
 
-@needs("many processes")
 @pytest.mark.parametrize("last_batch", LAST_BATCHES)
 @pytest.mark.parametrize("num_samples", [24, 48, 50, 61, 25])
 def test_global_batches_do_not_depend_on_the_number_of_ranks(last_batch: LastBatch, num_samples: int) -> None:

@@ -395,7 +395,6 @@ def test_collating_may_draw_too() -> None:
     assert len({batch[1] for batch in first}) == 4
 
 
-@needs("many processes")
 def test_an_epoch_ends_with_the_loop_over_it() -> None:
     """Code after the inner loop runs once per epoch, wherever the training was saved."""
 
@@ -654,7 +653,6 @@ def test_what_starts_the_workers_sees_the_dataset() -> None:
     assert take(loader, 2) == [["Described started as 0"] * 2, ["Described started as 1"] * 2]
 
 
-@needs("many processes")
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_a_failing_sample_is_named(num_workers: int) -> None:
     """A failing sample raises the exception of torch's loader with a note that names it; the loader stays usable."""
@@ -693,7 +691,6 @@ def test_a_worker_that_takes_too_long_leaves_the_samples_that_it_had() -> None:
     assert "by batches: [4, 5] of epoch 0; [6, 7] of epoch 0. Take" in caught.value.__notes__[0]
 
 
-@needs("many processes")
 def test_a_worker_that_dies_leaves_the_samples_that_it_had() -> None:
     """If a worker dies, a note names its samples."""
     script = """

@@ -95,15 +95,7 @@ GRID = [
 ]
 
 
-def _marks(kind: str, shuffle: bool, is_known: bool, last_batch: LastBatch) -> list[pytest.MarkDecorator]:
-    is_typical = kind == "sequence" and shuffle and is_known and last_batch != "keep"
-    return [needs("many processes"), *([] if is_typical else [pytest.mark.slow])]
-
-
-@pytest.mark.parametrize(
-    ("kind", "shuffle", "is_known", "last_batch"),
-    [case if case[1:] == (True, False, "keep") else pytest.param(*case, marks=_marks(*case)) for case in GRID],
-)
+@pytest.mark.parametrize(("kind", "shuffle", "is_known", "last_batch"), GRID)
 def test_every_stop_resumes_with_the_same_global_batches(
     kind: str, shuffle: bool, is_known: bool, last_batch: LastBatch
 ) -> None:
@@ -124,9 +116,7 @@ def test_every_stop_resumes_with_the_same_global_batches(
             assert resumed == expected[index : index + 3], (num_ranks, others, index)
 
 
-@needs("many processes")
-@pytest.mark.parametrize("kind", ["iterable", pytest.param("sequence", marks=pytest.mark.slow)])
-@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["iterable", "sequence"])
 def test_loaders_with_workers_resume_after_every_batch(kind: str) -> None:
     """Loaders with workers resume after every batch, also in an epoch of unknown length."""
     data = dataset(kind, shuffle=True)

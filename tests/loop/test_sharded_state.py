@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from parts import needs
 from pytorch.ranks import Ranks
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -72,8 +71,6 @@ def weights(model: torch.nn.Module) -> list[tuple[str, Any]]:
     return list(model.state_dict().items())
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_it_is_stored_in_parts_and_goes_on_exactly(ranks: Ranks, tmp_path: Path) -> None:
     """A sharded training is stored in parts and resumes exactly; all files load with `weights_only=True`."""
     ranks.run(train, 2, "whole", 4, tmp_path / "whole")
@@ -93,13 +90,11 @@ def test_it_is_stored_in_parts_and_goes_on_exactly(ranks: Ranks, tmp_path: Path)
         assert source.load(["model.0.weight"])["model.0.weight"].shape == (5, 3)
 
 
-@needs("many processes")
 def test_the_ranks_plan_once_as_long_as_the_tensors_stay_the_same(ranks: Ranks) -> None:
     """The ranks plan the parts again only when the tensors have changed."""
     assert ranks.run(count_plans, 2) == ["1 1 2 2\n"] * 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("num_ranks", "splits"), [(3, True), (1, True), (1, False)])
 def test_it_goes_on_with_any_number_of_ranks(ranks: Ranks, tmp_path: Path, num_ranks: int, splits: bool) -> None:
     """A sharded training resumes on any number of ranks and with a whole model."""

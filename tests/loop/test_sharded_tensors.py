@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs
 from pytorch.ranks import Ranks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
@@ -95,14 +94,12 @@ def assert_equal(found: object, expected: object) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
 def test_what_two_ranks_wrote_is_read_by_any_number(ranks: Ranks, written: Path, num_ranks: int) -> None:
     """A state that two ranks wrote is read exactly by one, two or three ranks."""
     ranks.run(read, num_ranks, written)
 
 
-@needs("many processes")
 def test_without_a_process_group_whole_tensors_are_read(written: Path) -> None:
     """Without a process group whole tensors are read."""
     rest = torch.load(written / "rest.pt", weights_only=True)
@@ -111,7 +108,6 @@ def test_without_a_process_group_whole_tensors_are_read(written: Path) -> None:
     check(state, is_spread=False)
 
 
-@needs("many processes")
 def test_every_file_loads_with_weights_only(written: Path) -> None:
     """Every file loads with weights_only."""
     files = sorted(written.iterdir())
@@ -126,13 +122,11 @@ def test_every_file_loads_with_weights_only(written: Path) -> None:
         torch.load(file, weights_only=True)
 
 
-@needs("many processes")
 def test_whole_tensors_are_spread_where_the_present_ones_are(ranks: Ranks, tmp_path: Path) -> None:
     """Whole tensors are sharded like the present ones when they are read."""
     ranks.run(spread_whole, 2, tmp_path)
 
 
-@needs("many processes")
 def test_what_several_ranks_hold_is_written_once(ranks: Ranks, tmp_path: Path) -> None:
     """A tensor that several ranks hold is written once."""
     ranks.run(write_replicas, 4, tmp_path)
@@ -144,7 +138,6 @@ def test_what_several_ranks_hold_is_written_once(ranks: Ranks, tmp_path: Path) -
     assert torch.equal(state["weight"], WEIGHT)
 
 
-@needs("many processes")
 def test_an_index_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     """An index of a newer version is refused."""
     (tmp_path / "sharded_tensors.json").write_text('{"version": 2, "tensors": []}')

@@ -334,7 +334,6 @@ def test_a_checkpoint_that_was_not_stored_by_a_state_is_refused(core_context: Co
         Training().state.restore(going_on(core_context, storage_id))
 
 
-@pytest.mark.slow
 def test_weights_of_a_compiled_model_load_into_a_plain_one_and_back() -> None:
     """State names do not depend on torch.compile()."""
     compiled, plain = torch.compile(nn.Linear(2, 2)), nn.Linear(2, 2)

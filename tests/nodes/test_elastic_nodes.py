@@ -41,7 +41,6 @@ def test_a_node_that_comes_later_may_become_the_first(folder: Path, the_trial: T
     assert "from step 0 on h1" not in launches[1].output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("loss", _LOSSES)
 def test_the_rest_goes_on_when_a_node_is_lost(folder: Path, the_trial: TheTrial, loss: str) -> None:
     """When a node is lost, the others go on from the newest checkpoint, and reports beyond it are superseded."""
@@ -61,7 +60,6 @@ def test_the_rest_goes_on_when_a_node_is_lost(folder: Path, the_trial: TheTrial,
     assert "attempt 2 of 4 begins" in launches[0].errors
 
 
-@pytest.mark.slow
 def test_a_lost_node_comes_back(folder: Path, the_trial: TheTrial) -> None:
     """A training goes from three hosts to two and back to three, in three attempts of one trial."""
     with host_group(3) as hosts:
@@ -79,7 +77,6 @@ def test_a_lost_node_comes_back(folder: Path, the_trial: TheTrial) -> None:
     assert_counted_once(the_trial.read(), num_attempts=3)
 
 
-@pytest.mark.slow
 def test_one_restart_is_enough_for_one_failure(folder: Path, the_trial: TheTrial) -> None:
     """The ranks of the new attempt do not fail for want of a peer that has not been started yet."""
     (folder / "fail-at-5-on-1").touch()
@@ -93,7 +90,6 @@ def test_one_restart_is_enough_for_one_failure(folder: Path, the_trial: TheTrial
     assert_counted_once(the_trial.read(), num_attempts=2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("loss", _LOSSES)
 def test_without_the_meeting_place_the_training_ends(folder: Path, loss: str) -> None:
     """If the host of the rendezvous endpoint is lost, the others end with an error that says so, and do not wait."""

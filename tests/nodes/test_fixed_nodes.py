@@ -39,7 +39,6 @@ def test_a_stop_of_one_node_stops_all_at_the_same_step(folder: Path, the_trial: 
     assert "rank 1 of 2" in launches[1].output
 
 
-@pytest.mark.slow
 def test_a_stopped_training_is_resumed_on_the_same_nodes(folder: Path, the_trial: TheTrial) -> None:
     """A stopped training is resumed by `trial resume` on the first node and the launcher on the others."""
     core_sdk = [sys.executable, "-m", "core_sdk._interfaces.cli"]
@@ -66,7 +65,6 @@ def test_a_stopped_training_is_resumed_on_the_same_nodes(folder: Path, the_trial
 
 
 @needs("latency")
-@pytest.mark.slow
 def test_a_slow_network_changes_nothing_but_the_time(folder: Path, the_trial: TheTrial) -> None:
     """With 20 ms between three hosts, a training has the same reports in one attempt."""
     with host_group(3, latency_s=0.02) as hosts:
@@ -78,7 +76,6 @@ def test_a_slow_network_changes_nothing_but_the_time(folder: Path, the_trial: Th
     assert_counted_once(the_trial.read(), num_attempts=1)
 
 
-@pytest.mark.slow
 def test_a_rank_that_fails_is_named_on_all_nodes(folder: Path) -> None:
     """When a rank fails, all launchers name it with its traceback, and exit with its status."""
     (folder / "fail-at-3-on-1").touch()
@@ -91,7 +88,6 @@ def test_a_rank_that_fails_is_named_on_all_nodes(folder: Path) -> None:
         assert "raised ValueError: no good at step 3" in launch.errors
 
 
-@pytest.mark.slow
 def test_failures_are_followed_by_restarts_on_all_nodes(folder: Path, the_trial: TheTrial) -> None:
     """After a failure on any node, the launchers of all nodes restart together."""
     for step, rank in ((5, 1), (7, 0)):
@@ -105,7 +101,6 @@ def test_failures_are_followed_by_restarts_on_all_nodes(folder: Path, the_trial:
     assert_counted_once(the_trial.read(), num_attempts=3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_launcher_that_is_killed_ends_the_other_nodes(folder: Path, victim: int) -> None:
     """When a launcher is killed, its ranks die, and the other node ends because a peer was lost."""
@@ -120,7 +115,6 @@ def test_a_launcher_that_is_killed_ends_the_other_nodes(folder: Path, victim: in
     assert "the consequence of another rank's end" in launches[1 - victim].errors
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_host_that_dies_ends_the_other_nodes(folder: Path, victim: int) -> None:
     """When a host dies, the first or another, the other node ends with an error."""
@@ -134,7 +128,6 @@ def test_a_host_that_dies_ends_the_other_nodes(folder: Path, victim: int) -> Non
     assert f"rank {1 - victim} of 2 failed first" in launches[1 - victim].errors
 
 
-@pytest.mark.slow
 def test_a_cable_that_is_cut_ends_both_sides(folder: Path) -> None:
     """When the cable between two hosts is cut, both launchers end by themselves."""
     with host_group(2) as hosts:
@@ -148,7 +141,6 @@ def test_a_cable_that_is_cut_ends_both_sides(folder: Path) -> None:
         assert "RankDiedError" in launch.errors or "is lost: its host is down or cut off" in launch.errors
 
 
-@pytest.mark.slow
 def test_ranks_that_wait_in_torch_do_not_wait_for_a_host_that_is_cut_off(folder: Path) -> None:
     """When a host is cut off, the launchers end ranks that wait in torch's all-reduce."""
     (folder / "hang-at-4-on-1").touch()

@@ -142,7 +142,6 @@ def _steps(trial: Trial) -> list[int | None]:
     return [report.steps_completed for report in trial.iter_metrics("validation")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("framework", "slots"), [("deepspeed", "1 1"), ("horovod", "1 1"), ("horovod", "2 1")])
 def test_one_command_trains_on_two_hosts_as_on_one(
     cluster: Cluster, the_trial: TheTrial, framework: str, slots: str
@@ -166,7 +165,6 @@ def test_one_command_trains_on_two_hosts_as_on_one(
     cluster.assert_empty()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["deepspeed", "horovod"])
 @pytest.mark.parametrize(("slots", "line"), [("1 1", _TWO_RANKS), ("2 1", _THREE_RANKS)], ids=["equal", "unequal"])
 def test_launchers_that_are_placed_need_no_ssh(cluster: Cluster, framework: str, slots: str, line: str) -> None:
@@ -177,7 +175,6 @@ def test_launchers_that_are_placed_need_no_ssh(cluster: Cluster, framework: str,
     assert [launch.wait(_TIMEOUT_S) for launch in launches] == [0, 0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["deepspeed", "horovod"])
 @pytest.mark.parametrize(
     ("slots", "line"), [("2 1", _THREE_RANKS), ("0 1", "1 ranks on 1 nodes: ('h2', 0, 0, 1)")], ids=["both", "other"]
@@ -200,7 +197,6 @@ def test_only_the_head_needs_the_hostfile(
     assert launch.wait(_TIMEOUT_S) == 0, launch.errors
 
 
-@pytest.mark.slow
 def test_gloo_can_be_told_an_interface_where_names_lead_nowhere(cluster: Cluster, tmp_path: Path) -> None:
     """Where each host's own name leads to 127.0.1.1, as on Debian, gloo works with GLOO_SOCKET_IFNAME."""
     for host, other in (tuple(cluster.hosts), tuple(cluster.hosts)[::-1]):
@@ -214,7 +210,6 @@ def test_gloo_can_be_told_an_interface_where_names_lead_nowhere(cluster: Cluster
     assert launch.wait(_TIMEOUT_S) == 0, launch.errors
 
 
-@pytest.mark.slow
 def test_deepspeeds_own_ranks_have_a_context_too(cluster: Cluster) -> None:
     """Ranks started by DeepSpeed's own program on each host get a Context."""
     python = training("deepspeed").python
@@ -232,7 +227,6 @@ def test_deepspeeds_own_ranks_have_a_context_too(cluster: Cluster) -> None:
     assert [launch.output.count(_THREE_RANKS) for launch in launches] == [2, 1]
 
 
-@pytest.mark.slow
 def test_horovodruns_own_ranks_have_a_context_too(cluster: Cluster) -> None:
     """Ranks that horovodrun starts on another host by ssh get a Context."""
     python = training("horovod").python
@@ -245,7 +239,6 @@ def test_horovodruns_own_ranks_have_a_context_too(cluster: Cluster) -> None:
     assert launch.output.count(_THREE_RANKS) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["deepspeed", "horovod"])
 @pytest.mark.parametrize("loss", ["dies", "is cut off"])
 def test_a_lost_host_ends_the_training(cluster: Cluster, framework: str, loss: str) -> None:
@@ -262,7 +255,6 @@ def test_a_lost_host_ends_the_training(cluster: Cluster, framework: str, loss: s
     wait_for(lambda: not live_processes(cluster.folder), 120)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["deepspeed", "horovod"])
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_lost_host_ends_launchers_that_are_placed(cluster: Cluster, framework: str, victim: int) -> None:
@@ -278,7 +270,6 @@ def test_a_lost_host_ends_launchers_that_are_placed(cluster: Cluster, framework:
 
 
 @needs("latency")
-@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["deepspeed", "horovod"])
 def test_a_slow_network_changes_nothing_but_the_time(
     distant_cluster: Cluster, the_trial: TheTrial, framework: str

@@ -60,7 +60,6 @@ def test_an_evicted_pod_stops_all_and_its_successor_goes_on(folder: Path, the_tr
     assert_counted_once(the_trial.read(), num_attempts=2)
 
 
-@pytest.mark.slow
 def test_pods_that_replace_killed_ones_go_on(folder: Path, the_trial: TheTrial) -> None:
     """When a node dies with its pod, the other pod fails, and the new pods continue the trial."""
     with host_group(2) as hosts:

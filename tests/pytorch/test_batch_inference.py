@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs
 from pytorch.ranks import Ranks
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
@@ -103,15 +102,15 @@ def process(stops_after: str, dies_after: str, batch_size: str) -> None:
     torch_batch_process(Squares, DATASET, batch_size=int(batch_size), checkpoint_interval=2, job_id="work")
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     ("first", "then", "end"),
     [
         (1, 3, "stop"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in [(2, 1, "death"), (2, 2, "stop"), (2, 2, "death"), (2, 1, "stop"), (1, 3, "death")]
-        ),
+        (2, 1, "death"),
+        (2, 2, "stop"),
+        (2, 2, "death"),
+        (2, 1, "stop"),
+        (1, 3, "death"),
     ],
 )
 def test_the_work_goes_on_after_any_end_on_any_number_of_ranks(ranks: Ranks, first: int, then: int, end: str) -> None:

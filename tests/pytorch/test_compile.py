@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs
 from pytorch.ranks import Ranks
 from pytorch.trials import LineTrial, StopAfter, fixed_seed
 from torch import fx, nn
@@ -70,7 +69,6 @@ def test_a_model_is_compiled_with_the_given_arguments(model: nn.Module) -> None:
     assert torch.equal(output, model.forward(torch.ones(1, 2)))
 
 
-@needs("many processes")
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_model_on_several_ranks_is_compiled(ranks: Ranks, strategy: str) -> None:
     """A model on several ranks is compiled together with DDP or FSDP."""
@@ -100,8 +98,7 @@ def test_the_names_in_the_state_are_those_of_the_model() -> None:
     assert list(wrapped.state_dict()) == ["weight", "bias"]
 
 
-@needs("many processes")
-@pytest.mark.parametrize("compiles_again", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize("compiles_again", [True, False])
 def test_a_compiled_training_goes_on_as_if_it_had_never_been_stopped(compiles_again: bool) -> None:
     """A compiled training that was stopped resumes exactly, also without compilation."""
     compiled = {"backend": "aot_eager"}

@@ -12,7 +12,6 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from parts import needs
 from processes import wait_for
 from pytorch.ranks import Ranks
 from pytorch.trials import NUM_SAMPLES, LineTrial, dataset, fixed_seed
@@ -87,7 +86,6 @@ class DeadlyTrial(LineTrial):
         return DataLoader(Deadly(), 4, num_workers=2)
 
 
-@needs("many processes")
 def test_a_worker_that_dies_ends_the_training_with_the_samples_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a worker dies, the error names its samples, and the next start resumes from the newest checkpoint."""
     with pytest.raises(RuntimeError, match="exited unexpectedly") as raised:
@@ -140,7 +138,6 @@ def train(what: str, directory: str) -> None:
         Trainer(RankTrial(context, what, Path(directory)), context).fit(max_length=Epoch(1))
 
 
-@needs("many processes")
 def test_the_workers_of_a_loader_end_after_their_training_was_killed(ranks: Ranks, tmp_path: Path) -> None:
     """Loader workers end by themselves after their training was killed."""
     (process,) = ranks.start(train, 1, "kill", tmp_path)
@@ -152,7 +149,6 @@ def test_the_workers_of_a_loader_end_after_their_training_was_killed(ranks: Rank
     wait_for(lambda: not any(map(psutil.pid_exists, workers)))
 
 
-@needs("many processes")
 def test_data_that_differ_between_ranks_are_refused_on_all_of_them(ranks: Ranks, tmp_path: Path) -> None:
     """Ranks whose datasets differ are refused, and every rank's error says how they differ."""
     processes = ranks.start(train, 2, "length", tmp_path)
@@ -164,7 +160,6 @@ def test_data_that_differ_between_ranks_are_refused_on_all_of_them(ranks: Ranks,
         assert words in process.stderr.read_text()
 
 
-@needs("many processes")
 def test_hyperparameters_that_differ_between_ranks_are_warned_of(ranks: Ranks, tmp_path: Path) -> None:
     """If hyperparameters differ between ranks, the chief warns and its values are recorded."""
     processes = ranks.start(train, 2, "hparams", tmp_path)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs
 from pytorch.ranks import Ranks
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
@@ -106,27 +105,23 @@ def trains_as_one_model() -> None:
         torch.testing.assert_close(whole(model.state_dict()[name]), value)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("check", [elements_of_lists, chosen_classes, refuses_absent_classes])
 def test_units_are_chosen(ranks: Ranks, check: Any) -> None:
     """By default the elements of module lists are sharded, and otherwise modules of chosen classes."""
     ranks.run(check, 1)
 
 
-@needs("many processes")
 def test_all_ranks_begin_with_the_weights_of_the_chief(ranks: Ranks) -> None:
     """All ranks begin with the chief's weights, even if their seeds differ."""
     ranks.run(has_the_weights_of_the_chief, 2)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("num_ranks", [1, 2])
 def test_a_sharded_model_trains_as_a_whole_one(ranks: Ranks, num_ranks: int) -> None:
     """A sharded model with accumulated and clipped gradients trains like a whole one."""
     ranks.run(trains_as_one_model, num_ranks)
 
 
-@needs("many processes")
 def test_a_script_without_a_launcher_is_a_group_of_one(ranks: Ranks, tmp_path: Path) -> None:
     """A script without a launcher trains a sharded model on one rank."""
     ranks.run(begins_its_own_group, 1)

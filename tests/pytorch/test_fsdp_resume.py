@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs
 from pytorch.ranks import Ranks
 from pytorch.trials import LineTrial, StopAfter, fixed_seed
 from torch import nn
@@ -102,8 +101,7 @@ def samples(ranks: list[dict[str, Any]]) -> list[list[float]]:
     return [sorted(x for batch in batches for x in batch[2]) for batches in zip(*trained, strict=True)]
 
 
-@needs("many processes")
-@pytest.mark.parametrize("kind", [pytest.param("FsdpTrial", marks=pytest.mark.slow), "TwoModelsTrial"])
+@pytest.mark.parametrize("kind", ["FsdpTrial", "TwoModelsTrial"])
 def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path, kind: str) -> None:
     """Samples, losses, random numbers, weights and the optimizers' states are equal, bit for bit.
 
@@ -123,7 +121,6 @@ def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path,
             torch.testing.assert_close(after[rank][state], whole[rank][state], rtol=0, atol=0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("num_ranks", "strategy"), [(1, "fsdp"), (3, "fsdp"), (1, "none")])
 def test_a_resume_on_another_number_of_ranks_trains_on_the_same_samples(
     ranks: Ranks, tmp_path: Path, num_ranks: int, strategy: str
@@ -141,7 +138,6 @@ def test_a_resume_on_another_number_of_ranks_trains_on_the_same_samples(
         torch.testing.assert_close(after[0][state], whole[0][state], rtol=1e-2, atol=1e-3)
 
 
-@pytest.mark.slow
 def test_a_checkpoint_of_a_whole_model_is_resumed_by_a_sharded_one(ranks: Ranks, tmp_path: Path) -> None:
     """A sharded training can resume from the checkpoint of a whole model."""
     ranks.run(train, 1, "whole", -1, tmp_path, "none")
@@ -154,7 +150,6 @@ def test_a_checkpoint_of_a_whole_model_is_resumed_by_a_sharded_one(ranks: Ranks,
     torch.testing.assert_close(after[0]["model"], whole["model"], rtol=1e-3, atol=1e-4)
 
 
-@needs("many processes")
 def test_every_file_of_a_checkpoint_loads_with_weights_only(ranks: Ranks, tmp_path: Path) -> None:
     """Every file of a checkpoint is JSON or loads with weights_only."""
     ranks.run(train, 2, "stopped", 2, tmp_path)

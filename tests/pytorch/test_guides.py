@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from masters import running_master
-from parts import needs
 
 from core_sdk._home import Home
 from core_sdk.client import Tracker
@@ -339,8 +338,6 @@ def test_a_script_in_test_mode_trains_one_batch() -> None:
     assert steps("validation") == checkpoint_steps() == [1]
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_a_trial_is_loaded_from_its_checkpoint() -> None:
     """Step 6 of the guide: a trial is loaded with the code that is stored in its checkpoint."""
     run(TEST_MODE)
@@ -366,10 +363,7 @@ def test_a_trial_with_all_that_its_guide_teaches_trains() -> None:
     assert state["lr_schedulers_state_dict"][0]["last_epoch"] == 3
 
 
-@needs("many processes")
-@pytest.mark.parametrize(
-    "launcher", [pytest.param("torch.distributed.run", marks=pytest.mark.slow), "launch.torch_distributed"]
-)
+@pytest.mark.parametrize("launcher", ["torch.distributed.run", "launch.torch_distributed"])
 def test_a_script_trains_locally_on_two_ranks(launcher: str) -> None:
     """The guide's script trains on two ranks, started by torchrun or by the launcher, with half of each batch each."""
     Path("train.py").write_text(LOCAL_OR_CLUSTER)
@@ -383,13 +377,11 @@ def test_a_script_trains_locally_on_two_ranks(launcher: str) -> None:
     assert steps("validation") == [8]
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     "script",
-    [pytest.param(ON_CLUSTER, marks=pytest.mark.slow), LOCAL_OR_CLUSTER],
+    [ON_CLUSTER, LOCAL_OR_CLUSTER],
     ids=["on cluster", "local or cluster"],
 )
-@pytest.mark.slow
 def test_a_configuration_is_submitted(home: Home, script: str) -> None:
     """Steps 4 and 5 of the guide: the submitted configuration decides the length of the training."""
     Path("train.py").write_text(script)
@@ -401,15 +393,14 @@ def test_a_configuration_is_submitted(home: Home, script: str) -> None:
     assert steps("validation")[-1] == 37
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     "entrypoint",
     [
-        pytest.param("model_def:MNistTrial", marks=pytest.mark.slow),
+        "model_def:MNistTrial",
         "python3 -m determined.launch.torch_distributed --trial model_def:MNistTrial",
     ],
 )
-@pytest.mark.parametrize("num_slots", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("num_slots", [1, 2])
 def test_a_trial_class_trains_without_a_script(home: Home, entrypoint: str, num_slots: int) -> None:
     """A configuration with a Trial class as its entrypoint trains it without a script."""
     options = [f"entrypoint={entrypoint}", f"resources.slots_per_trial={num_slots}"]
@@ -424,11 +415,7 @@ def test_a_trial_class_trains_without_a_script(home: Home, entrypoint: str, num_
     assert steps("training") == [5, 10, 15, 16, 20, 25, 30, 32, 35, 37]
 
 
-@needs("many processes")
-@pytest.mark.parametrize(
-    "is_class", [pytest.param(True, id="class"), pytest.param(False, marks=pytest.mark.slow, id="script")]
-)
-@pytest.mark.slow
+@pytest.mark.parametrize("is_class", [pytest.param(True, id="class"), pytest.param(False, id="script")])
 def test_an_experiment_is_tested_with_one_batch(home: Home, is_class: bool) -> None:
     """`--local --test` trains one batch and leaves no experiment."""
     Path("train.py").write_text(ON_CLUSTER)
@@ -441,8 +428,6 @@ def test_an_experiment_is_tested_with_one_batch(home: Home, is_class: bool) -> N
     assert home.experiment_ids() == home.trial_ids() == []
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_a_class_that_does_not_exist_is_said_in_one_line() -> None:
     """A missing Trial class is reported in one line."""
     ended = subprocess.run(

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from execution.master.searches import await_end
 from masters import running_master
-from parts import needs
 from processes import wait_for
 from pytorch.lifecycle import BATCHES_PER_EPOCH, CONFIG, NUM_BATCHES, Reports, Stage, copy_of, reports, use
 
@@ -22,8 +21,6 @@ from core_sdk._home import Home, open_view
 from core_sdk.client import Tracker, TrialState
 
 # Each of them starts torch several times.
-pytestmark = needs("many processes")
-
 CORE_SDK = Path(sys.executable).with_name("core-sdk")
 PAUSED = 75
 """The exit status of a trial that was stopped and is to be continued."""
@@ -83,7 +80,6 @@ def assert_whole(training: Reports) -> None:
 
 
 @pytest.mark.usefixtures("master")
-@pytest.mark.slow
 def test_pauses_and_a_kill_leave_no_trace_in_an_experiment(home: Home, stage: Stage) -> None:
     """A paused and a killed experiment have the same reports as an undisturbed one."""
     undisturbed = completed(home, stage.submit(home))
@@ -110,7 +106,6 @@ def test_pauses_and_a_kill_leave_no_trace_in_an_experiment(home: Home, stage: St
     assert after_kill == undisturbed
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("master")
 def test_a_restart_by_the_launcher_leaves_no_trace(home: Home, stage: Stage) -> None:
     """If one of two ranks is killed, the launcher's restart leads to the same reports."""
@@ -125,7 +120,6 @@ def test_a_restart_by_the_launcher_leaves_no_trace(home: Home, stage: Stage) -> 
     assert completed(home, killed) == undisturbed
 
 
-@pytest.mark.slow
 def test_a_trial_that_is_resumed_once_more_goes_on_as_one_that_is_resumed_once(
     home: Home, stage: Stage, tmp_path: Path
 ) -> None:
@@ -153,7 +147,6 @@ def test_a_trial_that_is_resumed_once_more_goes_on_as_one_that_is_resumed_once(
     assert Tracker().get_trial(1).state is TrialState.COMPLETED
 
 
-@pytest.mark.slow
 def test_a_continued_trial_has_the_weights_and_counts_anew(stage: Stage) -> None:
     """A continued trial has the other trial's weights, so that its validation at step 0 equals the other's last one."""
     core_sdk("run", "--", sys.executable, stage.code / "model_def.py")
@@ -166,7 +159,6 @@ def test_a_continued_trial_has_the_weights_and_counts_anew(stage: Stage) -> None
     assert_whole(reports(2))
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("master")
 def test_a_search_stops_trials_that_fall_behind(home: Home, stage: Stage) -> None:
     """A search stops trials that fall behind; each of them has a checkpoint and is completed."""
@@ -183,7 +175,6 @@ def test_a_search_stops_trials_that_fall_behind(home: Home, stage: Stage) -> Non
     assert max(trial.steps_completed for trial in trials) == NUM_BATCHES
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("master")
 def test_a_search_lets_the_best_trials_go_on(home: Home, stage: Stage) -> None:
     """Each trains to the first rung and ends; one that is promoted goes on with the next batch."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from parts import needs
 
 from core_sdk import client
 
@@ -149,7 +148,6 @@ GAN = """
 """
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     ("source", "training", "validation"),
     [
@@ -157,10 +155,9 @@ GAN = """
             CUSTOM_REDUCERS,
             {"loss", "largest_logit"},
             {f"accuracy_{label}" for label in range(4)},
-            marks=pytest.mark.slow,
             id="custom reducers",
         ),
-        pytest.param(GAN, {"loss", "g_loss", "d_loss"}, {"loss"}, marks=pytest.mark.slow, id="gan"),
+        pytest.param(GAN, {"loss", "g_loss", "d_loss"}, {"loss"}, id="gan"),
     ],
 )
 def test_a_script_with_a_trial_runs(

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from parts import needs
 
 import core_sdk as det
 
@@ -38,7 +37,6 @@ def test_pytorch_exports(name: str) -> None:
     assert name in det.pytorch.__all__
 
 
-@needs("many processes")
 def test_importing_it_loads_torch_and_little_else() -> None:
     """The Core API, the tracker and the progress bar are loaded when a training begins."""
     program = (

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs, sample
 from pytorch.trials import LineTrial, StopAfter, fixed_seed
 
 from core_sdk import client
@@ -79,7 +78,7 @@ def run(
         return Trainer(trial, context).fit(max_length=Epoch(3), validation_period=Batch(2), **arguments), trial
 
 
-@pytest.mark.parametrize("stopped_after", sample([2, 0, 1, 3, 7], every=5))
+@pytest.mark.parametrize("stopped_after", [2, 0, 1, 3, 7])
 def test_a_stop_after_any_batch_changes_nothing(stopped_after: int) -> None:
     """A stop after any batch changes neither samples, losses, random numbers nor validations."""
     whole_result, whole = run("whole")
@@ -94,12 +93,8 @@ def test_a_stop_after_any_batch_changes_nothing(stopped_after: int) -> None:
     assert second_result.reason == "completed"
 
 
-@needs("many processes")
-@pytest.mark.parametrize(
-    "batch_idx", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("batches", [2, pytest.param(9, marks=pytest.mark.slow)])
-@pytest.mark.slow
+@pytest.mark.parametrize("batch_idx", [0, 1, 2])
+@pytest.mark.parametrize("batches", [2, 9])
 def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
     batches: int, batch_idx: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,8 +113,6 @@ def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
     assert [report.steps_completed for report in validations] == [2, 4, 6, 8, 9]
 
 
-@needs("many processes")
-@pytest.mark.slow
 @pytest.mark.parametrize(("stop", "kind"), [(StopAtStart(), LineTrial), (None, StoppedAsItStarts)])
 def test_a_stop_before_the_first_batch_saves_what_there_is(stop: PyTorchCallback | None, kind: type[LineTrial]) -> None:
     """A stop before the first batch stores a checkpoint of step 0, from which the training resumes."""
@@ -134,7 +127,6 @@ def test_a_stop_before_the_first_batch_saves_what_there_is(stop: PyTorchCallback
     assert second.trained == whole.trained
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     ("stop", "stops_at"), [(StopAtStart(), None), (StopAfter(2), None), (PyTorchCallback(), (4, 1))]
 )
@@ -169,8 +161,6 @@ def test_a_trial_that_stops_itself_is_complete() -> None:
     assert client.get_trial(1).state.name == "COMPLETED"
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_another_fit_goes_on_where_the_first_ended() -> None:
     """A second fit() continues the training, and `max_length` counts from its beginning."""
     _, whole = run("whole")
@@ -186,8 +176,6 @@ def test_another_fit_goes_on_where_the_first_ended() -> None:
     assert result.steps_completed == 9
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_an_older_checkpoint_can_be_gone_back_to() -> None:
     """After a resume from an older checkpoint, new reports replace later ones and new checkpoints are the newest."""
     with init(job_id="job") as context:
@@ -214,8 +202,6 @@ def test_a_training_that_is_long_enough_trains_nothing() -> None:
     assert again == whole_result
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_the_checkpoint_of_another_trial_gives_weights_and_nothing_else() -> None:
     """The checkpoint of another trial gives its weights, and counters and data begin at 0."""
     first_result, first = run("first")
@@ -227,8 +213,6 @@ def test_the_checkpoint_of_another_trial_gives_weights_and_nothing_else() -> Non
     assert second_result.steps_completed == 9
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_every_checkpoint_loads_with_weights_only(tmp_path: Path) -> None:
     """Every checkpoint loads with weights_only and has Determined's keys."""
     result, _ = run("whole")

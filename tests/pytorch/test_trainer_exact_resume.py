@@ -8,13 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from parts import needs, sample
 from pytorch.exact import NUM_BATCHES, SAVED_AT, VALIDATED_AT, End, LostPowerError, notes, samples, train
 from pytorch.ranks import Ranks
 
 from core_sdk._machine.processes import STOPPED
-
-slow = pytest.mark.slow
 
 Whole = Callable[[int], Path]
 
@@ -40,16 +37,13 @@ def started(parent: Path, name: str) -> Path:
 
 @pytest.mark.parametrize(
     "end",
-    sample(
-        [
-            End("batch", 5, "SIGTERM"),
-            End("batch", 0, "SIGTERM"),
-            End("batch", 8, "exception"),
-            End("validation", VALIDATED_AT[0] - 1, "SIGTERM"),
-            End("checkpoint", SAVED_AT[1] - 1, "exception"),
-        ],
-        every=5,
-    ),
+    [
+        End("batch", 5, "SIGTERM"),
+        End("batch", 0, "SIGTERM"),
+        End("batch", 8, "exception"),
+        End("validation", VALIDATED_AT[0] - 1, "SIGTERM"),
+        End("checkpoint", SAVED_AT[1] - 1, "exception"),
+    ],
     ids=str,
 )
 def test_a_training_that_ends_goes_on_exactly(tmp_path: Path, whole: Whole, end: End) -> None:
@@ -73,14 +67,12 @@ ENDS = [
     *(End("checkpoint", batches - 1, "SIGTERM") for batches in SAVED_AT),
     *(End("checkpoint", batches - 1, "SIGKILL") for batches in SAVED_AT),
 ]
-QUICK = {(2, 0, End("batch", 7, "SIGKILL")), (1, 2, End("batch", 5, "SIGTERM"))}
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     ("num_ranks", "num_workers", "end"),
     [
-        pytest.param(*case, marks=() if case in QUICK else slow, id=f"{case[0]}-{case[1]}-{case[2]}")
+        pytest.param(*case, id=f"{case[0]}-{case[1]}-{case[2]}")
         for case in ((num_ranks, num_workers, end) for num_ranks in (1, 2) for num_workers in (0, 2) for end in ENDS)
     ],
 )
@@ -100,8 +92,7 @@ def test_ranks_and_workers_that_end_go_on_exactly(
     assert notes(ended) == notes(whole(num_ranks))
 
 
-@needs("many processes")
-@pytest.mark.parametrize("num_ranks", [2, *(pytest.param(number, marks=slow) for number in (3, 4))])
+@pytest.mark.parametrize("num_ranks", [2, 3, 4])
 def test_any_number_of_ranks_trains_the_same_global_batches(whole: Whole, num_ranks: int) -> None:
     """Any number of ranks trains the same global batches."""
     on_ranks, on_one = samples(whole(num_ranks)), samples(whole(1))
@@ -111,7 +102,6 @@ def test_any_number_of_ranks_trains_the_same_global_batches(whole: Whole, num_ra
     }
 
 
-@slow
 @pytest.mark.parametrize(
     ("num_before", "num_after", "num_workers"), [(2, 1, 0), (2, 3, 0), (1, 2, 2), (4, 2, 2), (2, 4, 2)]
 )

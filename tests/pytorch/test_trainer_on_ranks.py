@@ -8,9 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
-from parts import needs
 from pytorch.ranks import Ranks
 from pytorch.trials import LineTrial, fixed_seed
 from torch import nn
@@ -97,7 +95,6 @@ def results(directory: Path, job: str, num_ranks: int = 2) -> list[tuple[FitResu
     return [(FitResult(**content["result"]), content["trained"]) for content in contents]
 
 
-@needs("many processes")
 def test_ranks_divide_each_batch_and_have_the_same_result(ranks: Ranks, tmp_path: Path) -> None:
     """Ranks divide each batch, and the metrics are those of a single rank."""
     ranks.run(train, 1, "alone", tmp_path)
@@ -114,7 +111,6 @@ def test_ranks_divide_each_batch_and_have_the_same_result(ranks: Ranks, tmp_path
     assert [each.steps_completed for each in first] == [each.steps_completed for each in second]
 
 
-@needs("many processes")
 def test_a_signal_to_one_rank_stops_all_after_the_same_batch(ranks: Ranks, tmp_path: Path) -> None:
     """A signal to one rank stops all after the same batch, and the resume is exact."""
     ranks.run(train, 2, "whole", tmp_path, "", "RankTrial", 17)
@@ -130,7 +126,6 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_batch(ranks: Ranks, tmp_p
     assert before[0][0] == before[1][0]
 
 
-@pytest.mark.slow
 def test_one_rank_may_ask_for_the_end_of_the_training(ranks: Ranks, tmp_path: Path) -> None:
     """A stop that one rank requests ends all ranks after the same batch, and the trial is completed."""
     ranks.run(train, 2, "job", tmp_path, "request")
@@ -141,7 +136,6 @@ def test_one_rank_may_ask_for_the_end_of_the_training(ranks: Ranks, tmp_path: Pa
     assert client.get_trial(1).state.name == "COMPLETED"
 
 
-@pytest.mark.slow
 def test_the_chief_evaluates_the_whole_dataset(ranks: Ranks, tmp_path: Path) -> None:
     """evaluate_full_dataset() runs on the chief over the whole dataset."""
     ranks.run(train, 2, "job", tmp_path, "", "WholeTrial")

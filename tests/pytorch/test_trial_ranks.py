@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from parts import needs
 from processes import TIMEOUT_S
 from pytorch.ranks import Ranks
 from torch import nn
@@ -61,7 +60,6 @@ def windows(home: str) -> None:
         print(json.dumps(said))
 
 
-@needs("many processes")
 def test_gradients_are_averaged_over_ranks_once_a_window(ranks: Ranks, tmp_path: Path) -> None:
     """Gradients are averaged over the ranks at the end of each accumulation window."""
     first, second = (json.loads(printed) for printed in ranks.run(windows, 2, tmp_path / "home"))
@@ -91,7 +89,6 @@ def reduce(home: str) -> None:
         print(json.dumps([context.reduce_metrics(for_training=True), context.get_per_slot_batch_size()]))
 
 
-@needs("many processes")
 def test_values_of_all_ranks_reach_a_reducer_in_the_order_of_the_batches(ranks: Ranks, tmp_path: Path) -> None:
     """A reducer gets the values of all ranks in the order of the batches."""
     first, second = (json.loads(printed) for printed in ranks.run(reduce, 2, tmp_path / "home"))
@@ -113,7 +110,6 @@ with open(f"said.{context.distributed.rank}", "w") as file:
 """
 
 
-@needs("many processes")
 def test_a_launched_script_needs_nothing_but_init(tmp_path: Path) -> None:
     """A launched script needs only init(), which begins and ends the process group."""
     (tmp_path / "train.py").write_text(LAUNCHED)

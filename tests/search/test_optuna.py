@@ -14,7 +14,6 @@ from typing import Any
 
 import optuna
 import pytest
-from parts import needs
 
 from core_sdk._ground.config.hyperparameters import Categorical, Const, Double, Hyperparameter, Int, Log
 from core_sdk.errors import InvalidConfigError
@@ -66,7 +65,6 @@ def search_of(sampler: str = "TPE", pruner: str = "median", **arguments: Any) ->
     return OptunaSearch(SPACE, sampler=SAMPLERS[sampler](), pruner=PRUNERS[pruner](), **fields | arguments)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("pruner", PRUNERS)
 @pytest.mark.parametrize("max_length", [20, None])
 def test_a_study_trains_its_trials_and_prunes_the_bad_ones(pruner: str, max_length: int | None) -> None:
@@ -100,7 +98,6 @@ def test_hyperparameters_have_the_shape_of_the_configuration() -> None:
     assert ["adam", 0.9] in names
 
 
-@needs("many processes")
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_study_that_is_loaded_after_every_event_decides_the_same(sampler: str, tmp_path: Path) -> None:
     """A study that is reloaded after every event decides the same, since its sampler's random state is saved too."""
@@ -167,7 +164,6 @@ for trial in simulate(Kept(), curve, validations=[]).trials:
 """
 
 
-@needs("many processes")
 def test_a_study_that_was_killed_goes_on_with_the_same_decisions(tmp_path: Path) -> None:
     """A killed study is continued from its files by another process, with the same decisions."""
 

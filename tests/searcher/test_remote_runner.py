@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from parts import needs
 from searcher.methods import Promoting, posted, write_code
 
 from core_sdk import client
@@ -44,7 +43,6 @@ with core.init() as context:
 """
 
 
-@needs("many processes")
 @pytest.mark.timeout(300)
 def test_a_killed_driver_goes_on_from_its_checkpoint(home: Home, tmp_path: Path) -> None:
     """The master starts its trial again, which submits nothing anew and decides as one that was not killed."""

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from parts import needs
 from processes import wait_for
 from searcher import killed_runner
 from searcher.methods import CONFIG, Promoting, Watching, num_trials, posted, write_code
@@ -26,8 +25,6 @@ from core_sdk._home import Home
 from core_sdk.client import ExperimentState, TrialState
 from core_sdk.errors import ExperimentError, ExperimentNotFoundError, InvalidConfigError, MasterError
 from core_sdk.searcher import LocalSearchRunner
-
-pytestmark = needs("many processes")
 
 
 @pytest.fixture
@@ -85,9 +82,9 @@ def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: P
 @pytest.mark.parametrize(
     ("method", "num_created", "max_kills"),
     [
-        pytest.param("promoting", 5, 100, marks=pytest.mark.slow),
+        ("promoting", 5, 100),
         ("promoting", 5, 10),
-        pytest.param("optuna", 4, 10, marks=pytest.mark.slow),
+        ("optuna", 4, 10),
     ],
 )
 def test_a_killed_runner_goes_on_with_the_same_decisions(

@@ -7,21 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs
 from sgd.creators import CREATORS, NUM_SAMPLES, data_creator, trained_alone, weights
 
 from core_sdk import client
 from core_sdk.sgd import PyTorchTrainer
 
-# Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("many processes")
-
 IN_ORDER: dict[str, Any] = {"dataloader_config": {"shuffle": False}}
 
 
-@pytest.mark.parametrize(
-    "num_replicas", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("num_replicas", [1, 2, 3])
 def test_workers_train_what_a_plain_loop_trains(num_replicas: int) -> None:
     """Any number of workers trains what a plain loop trains, also with unequal batches, and reports it all."""
     model, losses = trained_alone(2, batch_size=8)
@@ -46,7 +40,6 @@ def test_workers_train_what_a_plain_loop_trains(num_replicas: int) -> None:
     assert [each.metrics for each in trial.iter_metrics("validation")] == [{**validated, "epoch": 2}]
 
 
-@pytest.mark.slow
 def test_a_trainer_goes_on_from_a_file_of_another(tmp_path: Path) -> None:
     """A trainer continues exactly from another trainer's file, also with another number of workers."""
     with PyTorchTrainer(**CREATORS, num_replicas=2, batch_size=8, **IN_ORDER) as trainer:
@@ -68,7 +61,6 @@ def test_a_trainer_goes_on_from_a_file_of_another(tmp_path: Path) -> None:
     assert saved["objects"]["model_0"].keys() == {"weight", "bias"}
 
 
-@pytest.mark.slow
 def test_a_pinned_state_stays() -> None:
     """A pinned checkpoint stays, while a newer one replaces all others."""
     with PyTorchTrainer(**CREATORS, num_replicas=1, batch_size=8) as trainer:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs
 from sgd.creators import CREATORS, NUM_SAMPLES, NUM_VALIDATED, data_creator, model_creator, optimizer_creator
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
@@ -27,9 +26,6 @@ from core_sdk.errors import (
 )
 from core_sdk.loop import ShardedDataset
 from core_sdk.sgd import PyTorchTrainer, Runner
-
-# Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("many processes")
 
 
 def two_models(config: dict[str, Any]) -> list[nn.Module]:
@@ -64,7 +60,6 @@ def count(config: Any, models: Any, batches: Any, criterion: Any, schedulers: An
     return {"mean_size": sum(sizes) / len(sizes), "lr": schedulers[0].get_last_lr()[0]}
 
 
-@pytest.mark.slow
 def test_several_models_are_trained_by_functions_of_ones_own() -> None:
     """Custom functions train several models, given as lists; their metrics may be in groups."""
     with PyTorchTrainer(
@@ -105,8 +100,8 @@ def learning_rate(runner: Runner) -> float:
     ("frequency", "expected"),
     [
         ("batch", 0.1 * 0.5**7),
-        pytest.param("epoch", 0.05, marks=pytest.mark.slow),
-        pytest.param(None, 0.1, marks=pytest.mark.slow),
+        ("epoch", 0.05),
+        (None, 0.1),
     ],
 )
 def test_the_built_in_pass_steps_schedulers_as_often_as_it_is_told(frequency: Any, expected: float) -> None:
@@ -165,7 +160,6 @@ def computes_with_its_own_weights(runner: Any) -> bool:
     return not twin(torch.ones(1, 4)).any()
 
 
-@pytest.mark.slow
 def test_half_precision_trains_too(caplog: pytest.LogCaptureFixture) -> None:
     """use_fp16 trains by torch.amp, and one warning names the arguments of Apex that have no effect."""
     with (
@@ -196,7 +190,6 @@ def two_outputs(config: dict[str, Any]) -> nn.Module:
     return nn.Linear(4, 2)
 
 
-@pytest.mark.slow
 def test_the_accuracy_of_classes_is_measured_over_all_workers() -> None:
     """The accuracy is computed over all samples of all workers, also if a worker has none in the last batch."""
     arguments = {**CREATORS, "model_creator": two_outputs, "data_creator": classes, "loss_creator": nn.CrossEntropyLoss}
@@ -220,7 +213,6 @@ def in_shards(config: dict[str, Any]) -> list[ShardedDataset]:
     ]
 
 
-@pytest.mark.slow
 def test_data_in_shards_train_as_a_dataset_with_a_length_does() -> None:
     """Divided among the workers, from the first pass on, in which their lengths are learnt."""
     models, losses = [], []
@@ -235,7 +227,6 @@ def test_data_in_shards_train_as_a_dataset_with_a_length_does() -> None:
     assert torch.allclose(models[0].weight, models[1].weight)
 
 
-@pytest.mark.slow
 def test_what_creators_get_wrong_is_named() -> None:
     """A wrong return value of a creator is named in the error."""
     wrong: list[tuple[dict[str, Any], str]] = [
@@ -272,7 +263,6 @@ def become(wrong: str) -> Any:
     return lambda runner: runner.config.update(wrong=wrong)
 
 
-@pytest.mark.slow
 def test_what_functions_get_wrong_is_named() -> None:
     """After a failing or wrong train_function, workers restart from the last good state, until a shutdown."""
     with PyTorchTrainer(**CREATORS, train_function=train_wrongly, config={"wrong": ""}, num_replicas=2) as trainer:
@@ -295,7 +285,6 @@ def test_what_functions_get_wrong_is_named() -> None:
     trainer.shutdown()
 
 
-@pytest.mark.slow
 def test_after_an_error_without_a_state_the_trainer_waits_for_one(tmp_path: Path) -> None:
     """After an error without a kept state, train() is refused until a state is restored."""
     with PyTorchTrainer(**CREATORS, train_function=train_wrongly, config={"wrong": "raise"}, num_replicas=2) as trainer:
@@ -308,7 +297,6 @@ def test_after_an_error_without_a_state_the_trainer_waits_for_one(tmp_path: Path
         assert trainer.apply_all_workers(lambda runner: runner.epoch) == [0, 0]
 
 
-@pytest.mark.slow
 def test_a_file_of_something_else_is_not_restored(tmp_path: Path) -> None:
     """A file that is incomplete or of other models is refused, and the workers keep their state."""
     with PyTorchTrainer(**CREATORS) as trainer:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs
 from processes import wait_for
 from sgd.creators import CREATORS, NUM_SAMPLES
 from torch import nn
@@ -22,9 +21,6 @@ from core_sdk import client, core
 from core_sdk._home import Home
 from core_sdk.errors import CheckpointNotFoundError, ReplicaDiedError
 from core_sdk.sgd import PyTorchTrainer, Runner
-
-# Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("many processes")
 
 BATCH_SIZE = 13
 NUM_BATCHES = 4
@@ -123,7 +119,6 @@ def test_a_death_at_any_batch_changes_no_number(deaths: Path) -> None:
     assert reported == [(NUM_BATCHES * number, loss) for number, loss in enumerate(losses(expected), 1)]
 
 
-@pytest.mark.slow
 def test_a_death_while_a_state_is_stored_repeats_its_pass_too(deaths: Path, caplog: pytest.LogCaptureFixture) -> None:
     """If a worker dies before a pass's state is stored, that pass is repeated too, with the same numbers."""
     with trainer(deaths) as undisturbed:
@@ -147,7 +142,6 @@ def test_a_death_while_a_state_is_stored_repeats_its_pass_too(deaths: Path, capl
     assert reported == [(NUM_BATCHES * number, loss) for number, loss in enumerate(losses(expected), 1)]
 
 
-@pytest.mark.slow
 def test_a_state_is_stored_while_the_program_goes_on(deaths: Path) -> None:
     """A checkpoint that was asked for stays, and calls that need its copy of the state wait for it."""
     with trainer(deaths, initialization_hook=hold_saves) as one:
@@ -167,7 +161,6 @@ def test_a_state_is_stored_while_the_program_goes_on(deaths: Path) -> None:
     assert list(epochs.values()) == [3]
 
 
-@pytest.mark.slow
 def test_a_kept_state_that_is_gone_is_named(deaths: Path, home: Home) -> None:
     """If the last kept state is gone, a retry says so; a training with a newer state in memory goes on."""
     with trainer(deaths) as one:
@@ -185,7 +178,6 @@ def test_a_kept_state_that_is_gone_is_named(deaths: Path, home: Home) -> None:
             one.train(max_retries=1)
 
 
-@pytest.mark.slow
 def test_retries_end(deaths: Path) -> None:
     """After the last retry, the error says which worker died of what; the next call restarts all workers."""
     with trainer(deaths) as undisturbed:
@@ -204,7 +196,6 @@ def test_retries_end(deaths: Path) -> None:
     assert losses([first, second]) == losses(expected)
 
 
-@pytest.mark.slow
 def test_a_worker_that_dies_in_another_call_is_replaced(deaths: Path) -> None:
     """If a worker dies in validate(), that call fails, and the next pass starts from the state before it."""
     with trainer(deaths) as undisturbed:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs
 from sgd.creators import (
     CREATORS,
     NUM_SAMPLES,
@@ -23,9 +22,6 @@ from torch.utils.data import DataLoader
 
 from core_sdk.errors import WorkerFailedError
 from core_sdk.sgd import PyTorchTrainer, TorchTrainer, TrainingOperator
-
-# Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("many processes")
 
 
 def loaders_creator(config: dict[str, Any]) -> tuple[DataLoader[Any], DataLoader[Any]]:
@@ -65,7 +61,6 @@ class Registering(TrainingOperator):
 CREATED: dict[str, Any] = {**CREATORS, "data_creator": loaders_creator}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_a_torch_trainer_trains_what_a_plain_loop_trains(num_workers: int) -> None:
     """A TorchTrainer trains what a plain loop trains, from creators or from an operator that is made of them."""
@@ -87,7 +82,6 @@ def test_a_torch_trainer_trains_what_a_plain_loop_trains(num_workers: int) -> No
         assert validated["val_loss"] == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.slow
 def test_an_operator_registers_what_it_trains(tmp_path: Path) -> None:
     """A registered operator gets epoch, step and info, its schedulers step, and a checkpoint has its state."""
     config = {"batch_size": 4}
@@ -124,7 +118,6 @@ class Forgetful(TrainingOperator):
     """Registers nothing."""
 
 
-@pytest.mark.slow
 def test_what_cannot_be_trained_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     """Impossible arguments are refused with what to do instead; those without an effect are named in a warning."""
     with pytest.raises(TypeError, match="it must be a class of TrainingOperator"):

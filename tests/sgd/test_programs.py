@@ -5,14 +5,10 @@ from __future__ import annotations
 import pytest
 from execution.workers.engines import NUM_CPUS, RayNode, ray_node
 from execution.workers.programs import Programs
-from parts import needs
 from processes import wait_for
 
 from core_sdk import client
 from core_sdk._home import Home
-
-# Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("many processes")
 
 TIMEOUT_S = 170
 

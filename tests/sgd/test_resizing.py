@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from parts import needs
 from processes import wait_for
 from sgd.creators import CREATORS, NUM_SAMPLES, model_creator, optimizer_creator
 from torch.utils.data import Dataset, default_collate
@@ -21,10 +20,6 @@ from core_sdk._execution.workers import LocalEngine
 from core_sdk.loop._orders import Shuffled
 from core_sdk.loop._plan import Plan
 from core_sdk.sgd import PyTorchTrainer
-
-# Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("many processes")
-
 
 BATCH_SIZE = 8
 NUM_BATCHES = 7
@@ -114,7 +109,6 @@ def trained_alone(global_batches: list[list[list[int]]]) -> list[float]:
     return losses
 
 
-@pytest.mark.slow
 def test_global_batches_stay_while_workers_go_and_come(tmp_path: Path) -> None:
     """When the number of workers changes, each global batch keeps its samples, and losses are the same."""
     engine = SmallEngine()
@@ -135,7 +129,6 @@ def test_global_batches_stay_while_workers_go_and_come(tmp_path: Path) -> None:
     assert [each["loss"] for each in passes] == pytest.approx(trained_alone(seen), rel=1e-5)
 
 
-@pytest.mark.slow
 def test_workers_are_waited_for(tmp_path: Path) -> None:
     """While there is room for no worker, the trainer waits, and goes on when there is room."""
     engine = SmallEngine()

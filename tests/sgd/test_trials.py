@@ -10,7 +10,6 @@ import psutil
 import pytest
 import torch
 from interfaces.cli.commands import WarmCli
-from parts import needs
 from processes import Script, wait_for
 from questions import answers
 from sgd.creators import CREATORS
@@ -19,9 +18,6 @@ from torch import nn
 from core_sdk import client, core
 from core_sdk.errors import ContextInUseError, WorkerFailedError
 from core_sdk.sgd import PyTorchTrainer, Runner
-
-# Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("many processes")
 
 LEADING = """
     import os, signal, sys
@@ -72,7 +68,6 @@ def test_a_program_that_was_killed_goes_on_with_its_trial(run_script: Callable[.
     assert sum("making data" in entry for entry in trial.iter_logs()) >= 2
 
 
-@pytest.mark.slow
 def test_a_trial_that_continues_another_takes_its_weights(
     run_script: Callable[..., tuple[int, str, str]], warm_cli: WarmCli, tmp_path: Path
 ) -> None:
@@ -102,7 +97,6 @@ def test_an_interrupt_ends_the_trial_and_its_workers(start_script: Callable[...,
     ("ending", "state", "reason"),
     [("", "COMPLETED", ""), ("3", "ERROR", "SystemExit: 3")],
 )
-@pytest.mark.slow
 def test_a_program_may_exit_within_its_trainer(
     run_script: Callable[..., tuple[int, str, str]], ending: str, state: str, reason: str
 ) -> None:
@@ -124,7 +118,6 @@ def test_a_program_may_exit_within_its_trainer(
     assert (trial.state.name, trial.reason) == (state, reason)
 
 
-@pytest.mark.slow
 def test_two_trainers_of_one_seed_have_the_same_losses() -> None:
     """Trainers with the same seed have the same losses; a resumed trial keeps its seed, and a Context has its own."""
     seeds, losses = [], []
@@ -151,7 +144,6 @@ def test_a_trainer_names_its_trial() -> None:
         PyTorchTrainer(**CREATORS, context=context, labels=["new"])
 
 
-@pytest.mark.slow
 def test_what_is_kept_of_a_checkpoint_can_be_chosen(tmp_path: Path) -> None:
     """`keep` chooses what is taken from a checkpoint; the rest begins anew, and no step is counted twice."""
     path = tmp_path / "state"

@@ -9,7 +9,6 @@ from typing import Any
 import optuna
 import pytest
 from masters import running_master
-from parts import needs
 from processes import wait_for
 from sgd.creators import CREATORS
 
@@ -17,16 +16,12 @@ from core_sdk import client, sgd
 from core_sdk._home import Home
 from core_sdk.errors import NotPicklableError
 
-# Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("many processes")
-
 GRID: dict[str, Any] = {
     "hyperparameters": {"lr": {"type": "categorical", "vals": [0.0001, 0.1]}},
     "searcher": {"name": "grid", "metric": "validation_loss"},
 }
 
 
-@pytest.mark.slow
 def test_a_search_trains_trainers(home: Home) -> None:
     """Each trial on slots for all its replicas; the best model can be had from its checkpoint."""
     with running_master(Home.create(home.root), num_slots=2):
@@ -61,7 +56,6 @@ def wait_in_pass_2(
     return {"loss": 1.0}
 
 
-@pytest.mark.slow
 def test_a_trial_that_is_stopped_in_a_pass_ends_it(home: Home, tmp_path: Path) -> None:
     """A trial that is stopped during a pass ends after it with a checkpoint, and resumes with the next pass."""
     num_passes = 50  # more than there is time for until it hears of the stop

@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 from execution.workers.engines import RayNode
 from execution.workers.programs import Programs
-from parts import needs
 from processes import wait_for
 
 from core_sdk import client
-
-# Each starts a cluster's worth of processes that import torch.
-pytestmark = needs("many processes")
 
 
 def test_a_training_grows_once_there_is_room(trainings: Programs) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import psutil
 import pytest
 from execution.workers.programs import Programs
-from parts import needs
 from processes import wait_for
 
 from core_sdk._home import Home
 
-pytestmark = [needs("many processes"), pytest.mark.parametrize("programs", ["local"], indirect=True)]
+pytestmark = pytest.mark.parametrize("programs", ["local"], indirect=True)
 
 
-@pytest.mark.parametrize(
-    "role", ["program", "worker", *(pytest.param(role, marks=pytest.mark.slow) for role in ("spawner", "guardian"))]
-)
+@pytest.mark.parametrize("role", ["program", "worker", "spawner", "guardian"])
 def test_no_process_is_left_of_a_training_of_which_one_is_killed(trainings: Programs, home: Home, role: str) -> None:
     """No process is left over when one of a training is killed, and a living program learns of its worker's death."""
     program = trainings.start("""

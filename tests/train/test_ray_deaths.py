@@ -13,7 +13,7 @@ from train.ray_training import BOUND_S, RayTraining
 
 from core_sdk._home import Home
 
-pytestmark = [needs("many processes", "ray"), pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [needs("ray"), pytest.mark.timeout(400)]
 
 
 @promise("ray-workers-end")

@@ -8,7 +8,6 @@ import psutil
 import pytest
 from execution.workers.programs import Programs
 from interfaces.cli.commands import WarmCli
-from parts import needs
 from processes import wait_for
 from promises import promise
 
@@ -17,8 +16,6 @@ from core_sdk._ground.records import STOPPED_BY_SEARCHER
 from core_sdk._home import Home
 
 # They start several processes that import torch.
-pytestmark = needs("many processes")
-
 COUNT = """
 def count(config):
     for step in range(first_step(), config["num_steps"]):
@@ -179,7 +176,6 @@ def test_a_worker_that_cannot_import_says_so(trainings: Programs) -> None:
 
 
 @promise("fit-has-own-workers")
-@pytest.mark.slow
 def test_each_fit_has_workers_of_its_own(trainings: Programs) -> None:
     """Each fit() has new workers, without state of earlier ones, and with the present modules and environment."""
     trainings.run(
@@ -230,9 +226,7 @@ def test_a_fit_gives_its_places_back_when_it_ends(trainings: Programs) -> None:
     """)
 
 
-@pytest.mark.parametrize(
-    "strategy", ["ddp", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fsdp", "fsdp2"))]
-)
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "fsdp2"])
 def test_workers_train_one_model_together(trainings: Programs, strategy: str) -> None:
     """Several workers train a model as one worker does with the whole batch, with DDP, FSDP and FSDP2."""
     trainings.run(
@@ -322,7 +316,7 @@ print("stopped" if result.is_stopped else "done", flush=True)
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGKILL))],
+    [signal.SIGTERM, signal.SIGINT, signal.SIGKILL],
     ids=lambda number: number.name,
 )
 def test_a_program_that_is_stopped_leaves_no_worker_and_its_end_recorded(
@@ -381,7 +375,6 @@ def test_a_program_whose_function_never_reports_dies_of_sigterm(trainings: Progr
     assert exit_record.code == -signal.SIGTERM
 
 
-@pytest.mark.slow
 def test_a_training_is_killed_by_its_trial(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
     """`trial kill` ends a training with its program and all of its processes."""
     program = trainings.start("""
@@ -448,7 +441,6 @@ def test_under_core_sdk_run_the_training_is_that_trial(trainings: Programs, home
     assert "once" in exit_record.reason
 
 
-@pytest.mark.slow
 def test_eight_workers_start_report_and_end(trainings: Programs) -> None:
     """Eight workers start, report and end, even on a machine with two cores."""
     trainings.run("""
@@ -460,7 +452,6 @@ def test_eight_workers_start_report_and_end(trainings: Programs) -> None:
     """)
 
 
-@pytest.mark.slow
 def test_a_training_takes_datasets(trainings: Programs) -> None:
     """Each rank has its part, equally many batches, and any order can be resumed."""
     trainings.run("""
@@ -479,7 +470,6 @@ def test_a_training_takes_datasets(trainings: Programs) -> None:
     """)
 
 
-@pytest.mark.slow
 def test_an_iterable_dataset_is_divided_by_its_shards_or_refused(trainings: Programs) -> None:
     """An iterable dataset is divided by its shards or refused, so that workers never see the same samples."""
     trainings.run("""
@@ -537,7 +527,6 @@ resources: {{slots_per_trial: 1}}
 
 
 @pytest.mark.parametrize("programs", ["local"], indirect=True)
-@pytest.mark.slow
 def test_a_search_stops_functions_that_store_nothing(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
     """A search stops functions without checkpoints at their next report, long before their end."""
     program = trainings.write("""

@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 from interfaces.cli.commands import Cli, StartCli, WriteScript
-from parts import needs
 from processes import TIMEOUT_S, wait_for
 from promises import promise
 
@@ -82,7 +81,6 @@ def test_a_killed_command_loses_neither_the_output_nor_the_exit_status(
 
 
 @promise("command-killed")
-@needs("many processes")
 def test_a_trial_whose_command_was_killed_can_be_paused_and_resumed(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
@@ -122,7 +120,6 @@ def test_a_script_that_has_not_come_to_its_init_cannot_be_started_twice(
 
 
 @promise("one-script-at-a-time")
-@needs("many processes")
 def test_a_killed_agent_leaves_no_script(start_cli: StartCli, cli: Cli, write_script: WriteScript) -> None:
     """When an agent is killed, its script and all processes of it are ended, and the command reports the death."""
     script = write_script(
@@ -152,7 +149,6 @@ def test_a_killed_agent_leaves_no_script(start_cli: StartCli, cli: Cli, write_sc
     assert state(cli) == "ERROR"
 
 
-@needs("many processes")
 def test_what_a_script_leaves_behind_is_ended_with_it(
     home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path
 ) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parts import needs
 from processes import TIMEOUT_S
 
 from core_sdk._execution.agent.starting import Agent
@@ -137,7 +136,6 @@ def test_the_user_chooses_the_number_of_threads(begin_trial: Begin, config: dict
     assert variables["OMP_NUM_THREADS"] == ("5" if config else "3")
 
 
-@needs("many processes")
 @pytest.mark.parametrize("has_place", [True, False])
 def test_the_configuration_says_where_checkpoints_go_and_which_to_keep(
     begin_trial: Begin, home: Home, tmp_path: Path, has_place: bool
@@ -208,7 +206,6 @@ def test_a_trial_that_is_taken_back_leaves_its_experiment(begin_trial: Begin, ho
     assert home.experiment(1).read().name == "search"
 
 
-@needs("many processes")
 def test_the_next_attempt_gets_other_slots(begin_trial: Begin, home: Home) -> None:
     """The next attempt of a trial gets the slots that the master gives it then."""
     run(begin_trial(TELL, config={"name": "search"}, slots=Slots((0,))))

@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 from interfaces.cli.commands import COMMAND, Cli, StartCli, WriteScript
-from parts import needs
 from processes import TIMEOUT_S, wait_for
 from promises import promise
 from terminals import Person
@@ -67,7 +66,6 @@ def trains_on(home: Home, directory: Path, attempt: int = 1) -> None:
 
 
 @promise("terminal-closed")
-@needs("many processes")
 @pytest.mark.parametrize("command", [(sys.executable, "train.py"), LAUNCH], ids=["script", "launcher"])
 def test_a_training_outlives_the_terminal_of_its_command(
     home: Home, open_terminal: Open, tmp_path: Path, command: Sequence[str]
@@ -82,7 +80,6 @@ def test_a_training_outlives_the_terminal_of_its_command(
     trains_on(home, tmp_path)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("verb", ["resume", "continue"])
 def test_a_resumed_training_outlives_the_terminal(
     cli: Cli, start_cli: StartCli, open_terminal: Open, tmp_path: Path, verb: str
@@ -105,7 +102,6 @@ def test_a_resumed_training_outlives_the_terminal(
 
 
 @promise("terminal-closed")
-@needs("many processes")
 def test_a_launcher_outlives_its_terminal(home: Home, open_terminal: Open, tmp_path: Path) -> None:
     """A launcher outlives its terminal, since it supervises the ranks, and its further output is dropped."""
     person = open_terminal(LAUNCH)
@@ -117,7 +113,6 @@ def test_a_launcher_outlives_its_terminal(home: Home, open_terminal: Open, tmp_p
     assert person.process.wait(TIMEOUT_S) == 0
 
 
-@needs("many processes")
 def test_a_stopped_training_goes_on_when_its_terminal_is_closed(
     home: Home, open_terminal: Open, tmp_path: Path
 ) -> None:
@@ -135,7 +130,6 @@ def test_a_stopped_training_goes_on_when_its_terminal_is_closed(
     trains_on(home, tmp_path)
 
 
-@needs("many processes")
 def test_a_hang_up_says_how_to_find_the_training(
     home: Home, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
@@ -169,7 +163,6 @@ def test_a_detached_training_needs_no_terminal(home: Home, cli: Cli, write_scrip
     trains_on(home, tmp_path)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("verb", ["resume", "continue"])
 def test_a_trial_is_resumed_detached(
     home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path, verb: str

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from interfaces.cli.commands import COMMAND, Cli, WriteScript
-from parts import needs
 from terminals import Person
 
 from core_sdk import client
@@ -102,7 +101,6 @@ def open_terminal(home: Home, tmp_path: Path, write_script: WriteScript) -> Iter
         person.leaves()
 
 
-@needs("many processes")
 @HOW
 def test_the_first_ctrl_c_lets_a_script_save(open_terminal: Open, command: Sequence[str]) -> None:
     """The first Ctrl-C at a terminal, which reaches all processes, lets the script save and pauses the trial."""
@@ -121,7 +119,6 @@ def test_the_first_ctrl_c_lets_a_script_save(open_terminal: Open, command: Seque
         assert b"trial 1 is paused (Ctrl-C): `core-sdk trial resume 1` goes on with it" in person.seen
 
 
-@needs("many processes")
 @HOW
 def test_the_second_ctrl_c_ends_the_training_at_once(open_terminal: Open, command: Sequence[str]) -> None:
     """The second Ctrl-C ends a training at once, even if the script never reaches its next step."""
@@ -136,7 +133,6 @@ def test_the_second_ctrl_c_ends_the_training_at_once(open_terminal: Open, comman
     assert client.get_trial(1).state is client.TrialState.CANCELED
 
 
-@needs("many processes")
 @pytest.mark.parametrize("command", [PLAIN, (*RUN, *LAUNCH)], ids=["script", "run of a launcher"])
 def test_one_ctrl_c_ends_a_script_that_never_asks(open_terminal: Open, command: Sequence[str]) -> None:
     """One Ctrl-C ends a script that never asks should_preempt(), as without Core SDK."""
@@ -150,7 +146,6 @@ def test_one_ctrl_c_ends_a_script_that_never_asks(open_terminal: Open, command: 
     assert client.get_trial(1).state is client.TrialState.CANCELED
 
 
-@needs("many processes")
 @pytest.mark.parametrize("command", [PLAIN, (*RUN, *PLAIN)], ids=["script", "run"])
 def test_the_same_ctrl_c_ends_what_a_script_that_never_asks_has_forked(
     open_terminal: Open, command: Sequence[str]
@@ -163,7 +158,6 @@ def test_the_same_ctrl_c_ends_what_a_script_that_never_asks_has_forked(
     assert person.waits() == (-signal.SIGINT if command == PLAIN else 130), person.seen
 
 
-@needs("many processes")
 def test_a_shell_around_the_script_may_die_of_ctrl_c(open_terminal: Open) -> None:
     """If Ctrl-C kills the shell around a script that has saved, the trial is paused with status 75."""
     person = open_terminal(SAVING, [*RUN, "sh", "-c", f"{sys.executable} train.py; echo on"])
@@ -187,7 +181,6 @@ def test_a_script_keeps_its_own_handler(open_terminal: Open) -> None:
     assert (status, b"mine" in person.seen, b"stopping" in person.seen) == (1, True, False)
 
 
-@needs("many processes")
 def test_without_a_checkpoint_nobody_is_told_that_a_resume_goes_on(cli: Cli, open_terminal: Open) -> None:
     """Without a checkpoint, an interrupted trial and its resume say that it begins anew and supersedes its reports."""
     reporting = "context.train.report_training_metrics(1, {'loss': 1.0}); context.preempt.should_preempt()"

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from parts import needs
 from processes import TIMEOUT_S, is_living, kill_tree, wait_for
 from promises import promise
 
@@ -62,7 +61,6 @@ def pids(directory: Path) -> list[int]:
     return [int(pid) for pid in path.read_text().split()]
 
 
-@needs("many processes")
 def test_the_end_of_an_attempt_is_seen_by_whoever_has_not_started_it(
     start: Callable[..., AttemptStart], home: Home, tmp_path: Path
 ) -> None:
@@ -172,7 +170,6 @@ def test_an_attempt_that_has_run_is_not_taken_back(start: Callable[..., AttemptS
     assert is_refused(begun.folder)
 
 
-@needs("many processes")
 def test_what_was_taken_for_dead_does_not_count_as_running_and_records_no_end(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from parts import needs
 from processes import TIMEOUT_S, kill_tree, wait_for
 
 from core_sdk._execution.agent._messages import CommandEnded
@@ -120,7 +119,6 @@ def test_a_forked_agent_says_that_a_command_cannot_be_started(
     start.withdraw()
 
 
-@needs("many processes")
 def test_forked_agents_hold_nothing_of_each_other(run: Run, spawner: AgentSpawner, tmp_path: Path) -> None:
     """A forked agent inherits no lock or log file of a sibling, and each has its own session."""
     first, second = run(WAITING, "1")[0], run(WAITING, "2")[0]
@@ -134,7 +132,6 @@ def test_forked_agents_hold_nothing_of_each_other(run: Run, spawner: AgentSpawne
     assert len(sessions) == 3
 
 
-@needs("many processes")
 def test_attempts_outlive_the_spawner_and_another_takes_its_place(
     run: Run, spawner: AgentSpawner, tmp_path: Path
 ) -> None:

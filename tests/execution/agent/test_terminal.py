@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from interfaces.cli.commands import COMMAND, WriteScript
-from parts import needs
 from processes import TIMEOUT_S, wait_for
 from terminals import Person
 
@@ -41,7 +40,6 @@ def log(home: Home) -> str:
     return home.trial(1).log_path(1).read_text()
 
 
-@needs("many processes")
 def test_the_script_sees_a_terminal(run: Run, home: Home) -> None:
     """The script's terminal has the size of the person's and shows colours there; the log has plain text."""
     person = run(
@@ -61,7 +59,6 @@ def test_the_script_sees_a_terminal(run: Run, home: Home) -> None:
     assert log(home) == "True True True (100, 30)\nred\nalso here\n"
 
 
-@needs("many processes")
 def test_a_progress_bar_moves_on_the_screen_and_leaves_one_line_in_the_log(run: Run, home: Home) -> None:
     """A progress bar moves on the screen and leaves one line in the log."""
     person = run(
@@ -115,7 +112,6 @@ def test_the_script_can_be_answered(run: Run, home: Home) -> None:
     assert log(home) == "Name? hello Ada\n''\n"
 
 
-@needs("many processes")
 def test_the_script_can_be_debugged(run: Run) -> None:
     """A script can be debugged with pdb at the terminal."""
     person = run("value = 6\nbreakpoint()\nprint('went on')")
@@ -129,7 +125,6 @@ def test_the_script_can_be_debugged(run: Run) -> None:
     assert b"went on" in person.seen
 
 
-@needs("many processes")
 def test_ctrl_c_reaches_the_script(run: Run) -> None:
     """Ctrl-C reaches the script, which can clean up, and the terminal's mode is restored."""
     person = run(
@@ -178,7 +173,6 @@ def test_a_command_killed_on_a_terminal_leaves_it_as_it_was(run: Run, home: Home
     assert log(home).splitlines() == ["started", *(f"line {line}" for line in range(10_000))]
 
 
-@needs("many processes")
 def test_a_terminal_that_takes_nothing_holds_up_nothing(run: Run, home: Home) -> None:
     """Ctrl-S, or a laptop that sleeps: the log is whole, and a stop ends the command."""
     person = run("print('started')\nfor line in range(100_000): print('line', line)")
@@ -192,7 +186,6 @@ def test_a_terminal_that_takes_nothing_holds_up_nothing(run: Run, home: Home) ->
     assert len(log(home).splitlines()) == 100_001
 
 
-@needs("many processes")
 def test_output_into_a_pipe_is_no_terminal(run: Run, home: Home) -> None:
     """If stdout is a pipe, the script sees no terminal, even if stderr is one."""
     read, write = os.pipe()

@@ -396,7 +396,6 @@ def test_a_copy_is_on_disk_before_it_has_its_name(home: Home, model: Path, tmp_p
     assert (folder.code_path / "link").is_symlink()
 
 
-@needs("many processes")
 def test_a_kill_while_unpacking_leaves_no_half_copy(home: Home, model: Path) -> None:
     """Killed at once, later and later: the copy is whole or absent, and the next call makes it whole."""
     write(model, {f"package/module{index}.py": "x = 1\n" for index in range(300)})

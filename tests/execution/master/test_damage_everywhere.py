@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from execution.master.damage import HomeWithExperiments, flip, made_home, replace
-from parts import needs
 
 from core_sdk._execution.agent.starting import AgentSpawner
 from core_sdk._execution.experiments.protocol import ChangeSettings
@@ -116,8 +115,7 @@ def check(made: HomeWithExperiments, path: Path, before: Seen, after: Seen) -> N
             assert after.trials[trial_id] == shown
 
 
-@needs("many processes")
-@pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=pytest.mark.timeout(3600))])
 def test_no_damage_stops_a_master_that_starts(made: HomeWithExperiments, num_damages: int) -> None:
     """A master starts with any damaged file, makes no wrong decision and names the damage."""
     chance = random.Random(5)
@@ -183,8 +181,7 @@ def restore(path: Path, content: bytes, new: bytes) -> None:
         replace(path, content)
 
 
-@needs("many processes")
-@pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=pytest.mark.timeout(3600))])
 def test_no_damage_stops_a_master_that_runs(made: HomeWithExperiments, num_damages: int) -> None:
     """A running master survives any damaged file, and other experiments go on."""
     chance = random.Random(6)

@@ -12,7 +12,6 @@ import pytest
 from execution.master.damage import HomeWithExperiments, flip, made_home, opened_master, replace
 from interfaces.cli.commands import Finished, WarmCli
 from masters import running_master
-from parts import needs
 from processes import wait_for
 from promises import promise
 
@@ -87,7 +86,6 @@ def test_a_master_that_runs_survives_the_damage(made: HomeWithExperiments, name:
         assert master.is_alive()
 
 
-@needs("many processes")
 @pytest.mark.parametrize("lost", [ExperimentBegun, TrialNumbered, AttemptBegun])
 @pytest.mark.parametrize("how", ["flipped", "cut"])
 def test_an_experiment_that_has_lost_an_event_decides_nothing(made: HomeWithExperiments, lost: type, how: str) -> None:
@@ -107,7 +105,6 @@ def test_an_experiment_that_has_lost_an_event_decides_nothing(made: HomeWithExpe
     assert len(made.home.trial_ids()) == made.num_trials
 
 
-@needs("many processes")
 def test_the_slots_of_a_damaged_experiment_are_not_given_away(made: HomeWithExperiments) -> None:
     """The running trial of a damaged experiment keeps its slot."""
     path = made.folder(made.running).events_path
@@ -123,7 +120,6 @@ def test_the_slots_of_a_damaged_experiment_are_not_given_away(made: HomeWithExpe
         wait_for(lambda: any(isinstance(event, AttemptOver) for event in made.events()[made.paused]))
 
 
-@needs("many processes")
 def test_commands_answer_in_words(made: HomeWithExperiments, run_cli: Callable[..., Finished]) -> None:
     """Lists show the damaged experiment, and commands that need its events name the file."""
     path = made.folder(made.running).events_path
@@ -147,7 +143,6 @@ def test_commands_answer_in_words(made: HomeWithExperiments, run_cli: Callable[.
     assert ended.status == 0
 
 
-@needs("many processes")
 def test_a_damaged_experiment_can_be_deleted(made: HomeWithExperiments, run_cli: Callable[..., Finished]) -> None:
     """A damaged experiment can be deleted after its trials have ended."""
     path = made.folder(made.running).events_path
@@ -161,7 +156,6 @@ def test_a_damaged_experiment_can_be_deleted(made: HomeWithExperiments, run_cli:
         wait_for(lambda: made.states() == {made.paused: "PAUSED"})
 
 
-@needs("many processes")
 def test_a_configuration_is_never_read_otherwise_than_written(made: HomeWithExperiments) -> None:
     """A flipped bit in a number of the configuration is noticed by its checksum."""
     folder = made.folder(made.paused)
@@ -189,7 +183,6 @@ def test_an_older_configuration_has_no_checksum(made: HomeWithExperiments) -> No
         assert "config.json" in made.problem(made.paused)
 
 
-@needs("many processes")
 def test_a_fork_of_an_altered_configuration_is_refused(
     made: HomeWithExperiments, run_cli: Callable[..., Finished]
 ) -> None:
@@ -202,7 +195,6 @@ def test_a_fork_of_an_altered_configuration_is_refused(
     assert forked.status == 1 and "it is not what was submitted" in forked.errors.replace("\n", " ")
 
 
-@needs("many processes")
 def test_a_collection_leaves_the_damaged_experiment_alone(made: HomeWithExperiments) -> None:
     """A collection skips the damaged experiment and works for the others."""
     path = made.folder(made.running).record_path

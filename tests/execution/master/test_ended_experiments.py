@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from execution.master.searches import submit_text
 from masters import running_master
-from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.experiments.calling import call
@@ -19,8 +18,6 @@ from core_sdk._execution.experiments.submission import continue_in_place, fork
 from core_sdk._ground.records import Wish
 from core_sdk._home import Home
 from core_sdk.errors import CoreSDKError
-
-pytestmark = needs("many processes")
 
 SEARCHERS = {
     "single": "{name: single, metric: loss}",
@@ -108,7 +105,7 @@ def damage_code(home: Home, experiment_id: int) -> Path:
 @pytest.mark.parametrize(
     ("searcher", "is_damaged"),
     [
-        *(pytest.param(each, False, marks=[] if each == "single" else [pytest.mark.slow]) for each in SEARCHERS),
+        *((each, False) for each in SEARCHERS),
         ("random", True),
     ],
 )

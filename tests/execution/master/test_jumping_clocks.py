@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from execution.master.searches import events_of, submit_text
-from parts import needs
 from processes import wait_for
 from promises import promise
 
@@ -86,7 +85,6 @@ def look_twice(home: Home, experiment_id: int) -> float:
 
 
 @promise("stop-has-its-time")
-@needs("many processes")
 def test_a_trial_that_saves_has_its_time_whatever_the_clock_does(
     home: Home, tmp_path: Path, jump: Callable[[int], None]
 ) -> None:

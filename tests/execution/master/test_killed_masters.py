@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from execution.master.searches import await_end, events_of, submit_search
-from parts import needs
 from processes import is_living, wait_for
 from promises import promise
 
@@ -120,8 +119,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], in
 
 
 @promise("attempts-start-once", "master-killed")
-@needs("many processes")
-@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("number", range(1, 27))
 def test_a_master_that_is_killed_at_an_event_decides_alike(
@@ -156,7 +153,6 @@ with core.init() as context:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_hundred_kills_lose_nothing(home: Home, tmp_path: Path) -> None:
     """After a hundred kills of the master, every attempt began once and every report was heard once."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from execution.master.searches import await_end, events_of, submit_search
-from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.steering import trials
@@ -35,7 +34,6 @@ def this_python() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
-@needs("many processes")
 def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: Path) -> None:
     """A killed trial of a search is canceled and not restarted, and the others complete."""
     experiment_id = submit_search(home, tmp_path, max_trials=2, train=WAIT_IF_FIRST)
@@ -58,7 +56,6 @@ def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: 
         trials.kill(home, 1, "a test")
 
 
-@needs("many processes")
 def test_a_trial_that_has_ended_cannot_be_killed(home: Home, tmp_path: Path) -> None:
     """A trial that has ended cannot be killed: its state stays, and no event says that it was killed."""
     experiment_id = submit_search(home, tmp_path, max_trials=2, train=WAIT_IF_SECOND)

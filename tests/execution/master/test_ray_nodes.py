@@ -125,7 +125,6 @@ def test_a_trial_over_two_nodes_trains_as_two_ranks_on_one(cli: Cli, home: Home,
     assert sorted(steps) == sorted(f"[rank={rank}] step {step}" for rank in (0, 1) for step in range(1, stored + 1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "entrypoint", ["model_def:LineTrial", "python -m launch.torch_distributed -- python workers.py"]
 )

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from execution.master.searches import ASHA, TRAIN, await_end, events_of, submit_search, submit_text
-from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.experiments.calling import call, is_master_running, socket_address
@@ -45,7 +44,6 @@ def test_slots_that_this_machine_will_never_have_are_refused(home: Home, tmp_pat
     assert home.experiment_ids() == []
 
 
-@needs("many processes")
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
 def test_a_cluster_where_ray_is_missing_is_refused(home: Home, tmp_path: Path) -> None:
     """An experiment on Ray is refused with the command that installs Ray."""
@@ -57,7 +55,6 @@ def test_a_cluster_where_ray_is_missing_is_refused(home: Home, tmp_path: Path) -
     assert home.experiment_ids() == []
 
 
-@needs("many processes")
 def test_a_home_has_one_master(home: Home) -> None:
     """A second master of a home ends at once."""
     pid = call(home.root, GetStatus()).pid
@@ -152,8 +149,7 @@ def test_the_status_is_printed_as_json(home: Home) -> None:
     assert set(status) == {"version", "pid", "num_slots", "gpus", "clusters", "experiments"}
 
 
-@needs("many processes")
-@pytest.mark.parametrize("first", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("first", [2, 3, 6])
 def test_an_experiment_stands_still_while_the_disk_is_full(home: Home, tmp_path: Path, first: int) -> None:
     """While the disk is full an experiment waits, and then every attempt has begun only once."""
     Home.create(home.root)
@@ -180,7 +176,6 @@ def test_a_home_that_cannot_be_written_has_no_master(home: Home) -> None:
         call(home.root, GetStatus())
 
 
-@needs("many processes")
 def test_an_idle_master_ends(home: Home) -> None:
     """A master that was started for one request ends when it is idle."""
     call(home.root, GetStatus(), options=["--idle=1"])

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from execution.master.searches import await_end, submit_text
 from interfaces.cli.commands import Finished, StartCli, WarmCli, start_cli_in
-from parts import needs
 from processes import wait_for
 from promises import promise
 
@@ -71,14 +70,13 @@ def kill_master(home: Home) -> None:
     wait_for(lambda: not is_master_running(home.root))
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     "command",
     [
         ("trial", "list"),
         ("queue", "list"),
-        pytest.param(("experiment", "list"), marks=pytest.mark.slow),
-        pytest.param(("slot", "list"), marks=pytest.mark.slow),
+        ("experiment", "list"),
+        ("slot", "list"),
     ],
 )
 def test_a_command_that_looks_brings_a_killed_master_back(
@@ -100,7 +98,6 @@ def test_a_command_that_looks_brings_a_killed_master_back(
 
 
 @promise("master-comes-back")
-@needs("many processes")
 def test_the_end_of_a_trial_brings_a_killed_master_back(home: Home, tmp_path: Path) -> None:
     """The end of a trial restarts a killed master, and the search goes on."""
     experiment_id = begin(home, tmp_path)
@@ -113,7 +110,6 @@ def test_the_end_of_a_trial_brings_a_killed_master_back(home: Home, tmp_path: Pa
 
 
 @promise("master-comes-back")
-@needs("many processes")
 def test_a_master_that_was_ended_stays_away(home: Home, tmp_path: Path, run_cli: Callable[..., Finished]) -> None:
     """A master that was ended with `master down` is restarted only by a command that needs it."""
     experiment_id = begin(home, tmp_path)
@@ -142,7 +138,6 @@ def test_an_experiment_at_rest_needs_no_master(home: Home, tmp_path: Path, run_c
     assert not is_master_running(home.root)
 
 
-@needs("many processes")
 def test_a_master_of_another_host_is_not_brought_back(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
 ) -> None:
@@ -157,7 +152,6 @@ def test_a_master_of_another_host_is_not_brought_back(
     assert not is_master_running(home.root)
 
 
-@needs("many processes")
 def test_a_copy_starts_no_training_of_its_original(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
 ) -> None:
@@ -187,7 +181,6 @@ def test_a_copy_starts_no_training_of_its_original(
     call(copied.root, Down())
 
 
-@needs("many processes")
 def test_a_home_that_was_moved_goes_on_once_somebody_says_so(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
 ) -> None:
@@ -216,7 +209,6 @@ def _state(home: Home, experiment_id: int) -> str:
     return "" if search is None else search.state
 
 
-@needs("many processes")
 def test_a_command_that_was_its_own_master_is_not_replaced(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
 ) -> None:
@@ -236,7 +228,6 @@ def test_a_command_that_was_its_own_master_is_not_replaced(
     assert not is_master_running(home.root)
 
 
-@needs("many processes")
 def test_trials_hear_signals_though_the_command_that_started_their_master_did_not(home: Home, tmp_path: Path) -> None:
     """`nohup core-sdk experiment create &`: later trials of that master are not in the background of anything."""
     numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)

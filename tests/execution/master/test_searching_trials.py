@@ -19,7 +19,6 @@ from execution.master.searches import (
     submit_search,
     submit_text,
 )
-from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.experiments.calling import call, is_master_running
@@ -27,8 +26,6 @@ from core_sdk._execution.experiments.protocol import ChangeSettings, GetStatus, 
 from core_sdk._ground.records import AttemptBegun, AttemptOver, Source, StopSent, ValidationRead, Wish
 from core_sdk._home import Home, open_view
 from core_sdk.errors import MasterError
-
-pytestmark = needs("many processes")
 
 RANDOM = """
 entrypoint: [python, train.py]
@@ -316,7 +313,7 @@ def test_the_search_hears_the_writer_that_its_configuration_names(home: Home, tm
     assert heard(home, experiment_id) == [("evaluator", 0.5), ("evaluator", 1.0)]
 
 
-@pytest.mark.parametrize("number", [4, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [4, 5])
 def test_another_rank_is_heard_once_although_the_master_is_killed(home: Home, tmp_path: Path, number: int) -> None:
     """Validations of another rank are heard once, although the master is killed."""
     Home.create(home.root)

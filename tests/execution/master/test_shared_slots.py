@@ -11,15 +11,12 @@ from pathlib import Path
 import pytest
 from execution.master.searches import await_end, submit_text
 from masters import running_master
-from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import ExperimentStatus, GetStatus
 from core_sdk._home import Home
 from core_sdk._machine.slots import SlotDirectory, taken_slots
-
-pytestmark = needs("many processes")
 
 _CONFIG = """
 entrypoint: [python, train.py]

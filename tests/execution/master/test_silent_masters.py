@@ -13,14 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from execution.master.searches import submit_text
-from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import GetStatus
 from core_sdk._home import Home
-
-pytestmark = needs("many processes")
 
 CONFIG = """
 entrypoint: sleep 1000

@@ -16,7 +16,6 @@ from buckets import faults
 from buckets.proxy import Proxy, start_proxy
 from buckets.servers import BucketServer
 from execution.master.searches import ASHA, TRAIN, await_end, events_of, submit_text
-from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.experiments.calling import call
@@ -26,8 +25,6 @@ from core_sdk._ground.records import AttemptBegun, ValidationRead, Wish
 from core_sdk._home import Home, open_view
 from core_sdk._home.deletion import delete_experiment
 from core_sdk.errors import TrialRunningError
-
-pytestmark = needs("many processes")
 
 
 @pytest.fixture(autouse=True)

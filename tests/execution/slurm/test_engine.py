@@ -177,7 +177,6 @@ def test_a_home_that_a_node_does_not_see_is_told(slurm: Cluster, home: Home, pla
     assert "must lie on a file system that all nodes share" in running.shown
 
 
-@pytest.mark.slow
 def test_a_node_that_lacks_the_python_of_the_job_is_told(slurm: Cluster, home: Home, place: Path) -> None:
     """The trial's reason is what the node says of a job that cannot begin."""
     slurm.host_named("h2").bind(place / "train.py", sys.executable)
@@ -200,7 +199,6 @@ def test_without_slurm_the_engine_is_refused(home: Home, place: Path) -> None:
     assert "there is no `sbatch` on this machine. Slurm's commands are found on the login nodes" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_trial_outlives_its_time_limit_and_its_nodes(home: Home, place: Path) -> None:
     """Two jobs are cut off by a real limit, and the node of the next one dies: each step still counts once."""

@@ -57,7 +57,6 @@ def losses(home: Home, trial_id: int) -> list[object]:
     return [record.metrics for record in records if isinstance(record, Report)]
 
 
-@pytest.mark.slow
 def test_two_nodes_have_the_losses_of_two_ranks_on_one(slurm: Cluster, home: Home, place: Path) -> None:
     """A training over two nodes computes, to the last bit, what two ranks on one node do."""
     (place / "losses.py").write_text(_LOSSES)
@@ -69,7 +68,6 @@ def test_two_nodes_have_the_losses_of_two_ranks_on_one(slurm: Cluster, home: Hom
     assert losses(home, 1) == losses(home, 2) and len(losses(home, 1)) == 20
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(2 * _TIMEOUT_S)
 @pytest.mark.parametrize("framework", [pytest.param(each, marks=needs(each)) for each in ("deepspeed", "horovod")])
 def test_frameworks_join_the_nodes_of_a_job(

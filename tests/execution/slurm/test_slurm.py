@@ -111,7 +111,6 @@ def test_a_chain_of_jobs_ends_with_an_error_of_the_script(slurm: Cluster, home: 
     assert [path.name for path in place.glob("slurm-*.out")] == [f"slurm-{first}.out"]
 
 
-@pytest.mark.slow
 def test_each_task_of_an_array_is_a_chain_over_time_limits(slurm: Cluster, home: Home, place: Path) -> None:
     """With the changes that the page names, each task of an array goes on by itself when its time is over."""
     of_array = {
@@ -136,7 +135,6 @@ def test_each_task_of_an_array_is_a_chain_over_time_limits(slurm: Cluster, home:
     assert home.trial_ids() == [1, 2]
 
 
-@pytest.mark.slow
 def test_a_launcher_without_srun_would_leave_nodes_idle(slurm: Cluster, home: Home, place: Path) -> None:
     """A launcher without srun in a job of two nodes refuses to train on one of them, and says to use srun."""
     job_id = slurm.submit(f"exec {_LAUNCH}", "-N2", cwd=place)
@@ -145,7 +143,6 @@ def test_a_launcher_without_srun_would_leave_nodes_idle(slurm: Cluster, home: Ho
     assert "this job has 2 nodes, and the launcher was started on one of them only. Put srun" in output(place, job_id)
 
 
-@pytest.mark.slow
 def test_several_launchers_on_a_node_are_refused(slurm: Cluster, home: Home, place: Path) -> None:
     """Several launchers on one node are refused, since each would start ranks for all GPUs."""
     job_id = slurm.submit(f"srun --ntasks-per-node=2 {_LAUNCH}", "-N2", "--ntasks-per-node=2", cwd=place)
@@ -154,7 +151,6 @@ def test_several_launchers_on_a_node_are_refused(slurm: Cluster, home: Home, pla
     assert "srun has started 2 launchers on a node" in output(place, job_id)
 
 
-@pytest.mark.slow
 def test_a_cancelled_job_saves_first(slurm: Cluster, home: Home, place: Path) -> None:
     """A job that is canceled by `scancel` saves a checkpoint before it ends, and is paused."""
     job_id = slurm.submit(_ON_EACH_NODE, "-N2", cwd=place)
@@ -169,7 +165,6 @@ def test_a_cancelled_job_saves_first(slurm: Cluster, home: Home, place: Path) ->
     assert trial.checkpoints[-1] == trial.steps[-1]
 
 
-@pytest.mark.slow
 def test_the_end_of_the_time_is_announced(slurm: Cluster, home: Home, place: Path) -> None:
     """Slurm sends SIGUSR1 up to a minute before the time that `--signal` says: a stop, and long enough."""
     job_id = slurm.submit(_ON_EACH_NODE, "-N2", "--time=2", "--signal=USR1@20", cwd=place)
@@ -178,7 +173,6 @@ def test_the_end_of_the_time_is_announced(slurm: Cluster, home: Home, place: Pat
     assert read_trial(home).outcome == "paused"
 
 
-@pytest.mark.slow
 def test_a_node_that_dies_is_replaced(home: Home, place: Path) -> None:
     """Slurm notices, and requeues the job on the nodes that are left; nothing is counted twice."""
     with slurm_cluster(3, silence_s=6) as slurm:

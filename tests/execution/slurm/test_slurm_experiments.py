@@ -7,7 +7,6 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
 from execution.slurm.cluster import Cluster, slurm_cluster
 from execution.slurm.trainings import finish, read_trial
 from parts import needs
@@ -57,7 +56,6 @@ def kill_master(slurm: Cluster, home: Home) -> None:
     slurm.run(["kill", "-9", str(pid)])
 
 
-@pytest.mark.slow
 def test_trials_are_jobs_that_outlive_the_master(slurm: Cluster, home: Home, place: Path) -> None:
     """A killed master is followed by one that finds running and waiting jobs; a preempted trial gets another job."""
     blocker = int(slurm.run(["sbatch", "--parsable", "--nodes=1", "--cpus-per-task=4", "--wrap=sleep 600"], cwd=place))
@@ -175,7 +173,6 @@ def test_what_no_job_can_be_is_refused_with_words(slurm: Cluster, home: Home, pl
     assert home.experiment_ids() == [] and not jobs(slurm)
 
 
-@pytest.mark.slow
 def test_a_trial_goes_on_after_its_node_has_died(home: Home, place: Path) -> None:
     """The death of a node counts as a restart, and the trial's next job starts on another one."""
     with slurm_cluster(3, silence_s=6) as slurm:

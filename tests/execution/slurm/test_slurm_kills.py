@@ -140,7 +140,6 @@ def test_trials_outlive_the_death_of_what_runs_them(killing: Killing) -> None:
         killing.kill(victim)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("killing", range(10), indirect=True)
 def test_trials_outlive_kills_at_random(killing: Killing) -> None:

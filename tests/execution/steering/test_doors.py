@@ -13,7 +13,6 @@ import pytest
 from home.journals import new_trial, record, report, stored
 from interfaces.cli.commands import WarmCli
 from interfaces.server.visitor import Visitor
-from parts import needs
 
 from core_sdk._execution.steering import checkpoints, experiments, models, trials
 from core_sdk._execution.steering.table import VERBS
@@ -179,7 +178,6 @@ def test_what_changes_something_is_a_verb() -> None:
     assert found == WITHOUT_ROUTE | {trials.check_steered_alone, experiments.is_submitted, experiments.check_submitted}
 
 
-@needs("many processes")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.verb.subject}-{case.verb.name}")
 def test_a_verb_is_the_same_through_all_doors(case: Case, tmp_path: Path, warm_cli: WarmCli) -> None:
     """A verb has the same effect and error by command, client and page, on any trial, also an unknown one."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from parts import needs
 from processes import Script, is_living, wait_for
 
 PROGRAM = """
@@ -38,7 +37,6 @@ def _children(directory: Path) -> list[int]:
     return [int((directory / f"child-{rank}").read_text()) for rank in range(2)]
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     ("number", "way"),
     [(signal.SIGINT, "dies"), (signal.SIGTERM, "dies"), (signal.SIGTERM, "exits"), (signal.SIGKILL, "dies")],
@@ -56,7 +54,6 @@ def test_children_of_workers_end_with_the_program(
     wait_for(lambda: not any(map(is_living, children)))
 
 
-@needs("many processes")
 def test_children_of_workers_end_with_the_group(start_script: Callable[..., Script], tmp_path: Path) -> None:
     """Children of workers end when the group is closed."""
     program = start_script(PROGRAM, str(tmp_path), "returns", "dies")

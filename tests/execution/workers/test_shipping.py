@@ -22,7 +22,7 @@ from core_sdk._home.journal import read_records
 from core_sdk.client import Tracker
 
 # The hosts and their cluster take a minute to start.
-pytestmark = [needs("ray", "hosts"), pytest.mark.slow]
+pytestmark = needs("ray", "hosts")
 
 _BEGINNING = """
 import os, signal, sys, tempfile, time

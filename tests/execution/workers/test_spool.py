@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from parts import needs
 from processes import wait_for
 from saving import store_alone
 
@@ -75,7 +74,6 @@ def bring(spool: Path, home: Path, attempt: int | None = 1) -> int:
     return count
 
 
-@needs("many processes")
 def test_a_journal_is_the_same_at_home_after_kills_of_all_who_take_part(spool: Path, home: Path) -> None:
     """A journal arrives unchanged, although its writer and those who bring it are killed."""
     writer = subprocess.Popen([sys.executable, "-c", WRITE, spool / JOURNAL])
@@ -96,7 +94,6 @@ def test_a_journal_is_the_same_at_home_after_kills_of_all_who_take_part(spool: P
     assert steps == list(range(len(steps)))
 
 
-@needs("many processes")
 def test_two_who_bring_the_same_records_at_once_do_not_double_them(spool: Path, home: Path) -> None:
     """Two processes that bring the same records at once do not double them."""
     writer = subprocess.Popen([sys.executable, "-c", WRITE, spool / JOURNAL])

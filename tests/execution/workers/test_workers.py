@@ -11,12 +11,8 @@ import psutil
 import pytest
 from execution.workers.engines import programs_on
 from execution.workers.programs import Programs
-from parts import needs
 from processes import wait_for
 from promises import promise
-
-# Many of them import torch in several processes: too long for `make test`.
-pytestmark = needs("many processes")
 
 
 @pytest.fixture(params=["local", "forked", "ray"])

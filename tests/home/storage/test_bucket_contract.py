@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import google_crc32c
 import pytest
 from buckets.servers import BucketServer
-from parts import needs
 
 from core_sdk._ground.records import FileEntry
 from core_sdk._home.storage.bucket._bucket import (
@@ -196,7 +195,6 @@ def test_any_name_a_file_may_have_is_kept(bucket: Bucket) -> None:
     assert names(bucket, "id/") == []
 
 
-@needs("many processes")
 def test_a_large_object_may_have_any_name(bucket: Bucket, can: Callable[[str], None]) -> None:
     """A large object may have any name."""
     can(PARTS)

@@ -442,7 +442,6 @@ with core_sdk.core.init(checkpoint_storage=storage) as ctx:
 
 
 @promise("credentials-hidden")
-@needs("many processes")
 def test_no_secret_of_a_configuration_is_recorded(
     start_server: Callable[[str], BucketServer],
     run_script: Callable[..., tuple[int, str, str]],

@@ -14,7 +14,6 @@ from buckets.proxy import Fault, Request
 from buckets.servers import BucketServer
 from buckets.stand import Stand, start_stand
 from buckets.work import Scene, Work
-from parts import needs
 
 from core_sdk._home.storage.bucket._bucket import Bucket
 from core_sdk._home.storage.bucket._limits import Limits
@@ -75,7 +74,6 @@ def survive(stand: Stand, task: Work, scene: Scene, number: int, fault: Fault) -
     work.check(stand, task, scene, outcome)
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     ("server_name", "kinds"),
     [("strict GCS", slice(None)), ("moto", slice(0, None, 2)), ("Azurite", slice(1, None, 2))],
@@ -89,7 +87,6 @@ def test_a_fault_of_each_kind_is_survived(start: StartStand, tmp_path: Path, ser
         survive(stand, work.ALL[index % len(work.ALL)], Scene.new(tmp_path), 1 + index * 5 % 6, fault)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("task", work.ALL, ids=lambda task: task.name)
 @pytest.mark.parametrize("server_name", ALL_SERVERS)
@@ -104,7 +101,6 @@ def test_each_fault_is_survived_at_each_request(
             survive(stand, task, Scene.new(tmp_path), number, fault)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("server_name", ALL_SERVERS)
 def test_each_fault_is_survived_at_each_request_of_several_parts(
@@ -147,7 +143,6 @@ def test_a_network_that_goes_and_stays_away_fails_the_call_by_name(
     assert fail_from(stand, work.SAVE, tmp_path, 4, faults.drop_request())
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("server_name", ALL_SERVERS)
 @pytest.mark.parametrize("fault", ["dropped before the request", "lost answer", "503", "login page"])

@@ -13,7 +13,6 @@ from buckets.strict_gcs import StrictGcs, start_strict_gcs
 from buckets.strict_gcs._answers import NO_CREDENTIALS, Answer, in_json
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from parts import needs
 
 from core_sdk._home.storage._checksum import checksum
 from core_sdk._home.storage.bucket._bucket import Bucket, TransientError
@@ -109,7 +108,6 @@ def test_credentials_that_cannot_be_renewed_are_rejected(bucket: Bucket, server:
     assert "planted-secret" not in told_of(raised.value)
 
 
-@needs("many processes")
 def test_a_token_server_that_fails_may_recover(bucket: Bucket, server: StrictGcs) -> None:
     """A failing token server is a transient error."""
     server.store.buckets.clear()

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from parts import needs
 from saving import checkpoint_ids, store_alone
 
 from core_sdk._ground.records import FileEntry
@@ -281,7 +280,6 @@ def contribute_until_refused(staging: Staging, address: str, is_begun: threading
         staging.contribute(names, address)
 
 
-@needs("many processes")
 def test_a_chief_that_gives_up_while_others_bring_their_files_leaves_nothing(storage: DirectoryStorage) -> None:
     """If the chief gives up while a rank brings its files, nothing is left."""
     for _ in range(20):

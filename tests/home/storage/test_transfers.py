@@ -23,7 +23,6 @@ import pytest
 from buckets.memory import MemoryBucket, Store
 from hypothesis import given
 from hypothesis import strategies as st
-from parts import needs
 from processes import TIMEOUT_S, wait_for
 from promises import promise
 from saving import checkpoint_ids, store_alone, upload
@@ -380,7 +379,6 @@ def test_a_save_can_be_cancelled(source: Path, tmp_path: Path) -> None:
     assert not bucket.store.objects
 
 
-@needs("many processes")
 def test_many_small_files_need_few_open_files(tmp_path: Path) -> None:
     """A download of many small files needs about one open file per thread."""
     source = tmp_path / "source"
@@ -551,7 +549,6 @@ def test_a_sweep_loses_against_a_manifest(source: Path, tmp_path: Path) -> None:
     elsewhere.verify("a")
 
 
-@needs("many processes")
 def test_progress_of_a_transfer_is_awaited_by_nobody(tmp_path: Path, source: Path) -> None:
     """The threads of a transfer end with it."""
     before = set(threading.enumerate())

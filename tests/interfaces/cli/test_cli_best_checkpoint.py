@@ -7,7 +7,6 @@ from pathlib import Path
 
 from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import new_attempt, new_trial, store
-from parts import needs
 
 from core_sdk._ground.records import SearcherMetric
 from core_sdk._home import Home
@@ -40,7 +39,6 @@ def test_the_best_value_has_its_own_checkpoint(home: Home, cli: Cli) -> None:
     assert "trial 1, with accuracy 0.9 at step 20, checkpoint bbbbbbbb" in described
 
 
-@needs("many processes")
 def test_a_best_value_without_a_checkpoint_says_so(home: Home, cli: Cli) -> None:
     """The best one that has a checkpoint is named, with its value, step and trial."""
     train(home, [0.5, 0.9, 0.6], "a.c")
@@ -54,7 +52,6 @@ def test_a_best_value_without_a_checkpoint_says_so(home: Home, cli: Cli) -> None
     assert best["checkpoint"] == {"storage_id": "d" * 8, "trial_id": 2, "steps_completed": 10, "value": 0.7}
 
 
-@needs("many processes")
 def test_a_deleted_checkpoint_is_not_the_best(home: Home, cli: Cli) -> None:
     """If the best value's checkpoint was deleted, no checkpoint is named."""
     train(home, [0.9], "a")
@@ -67,7 +64,6 @@ def test_a_deleted_checkpoint_is_not_the_best(home: Home, cli: Cli) -> None:
     assert (best["value"], best["checkpoint"]) == (0.9, None)
 
 
-@needs("many processes")
 def test_checkpoints_are_listed_with_their_metric(home: Home, cli: Cli) -> None:
     """Lists show the searcher's metric of each checkpoint, and JSON has all validation metrics."""
     train(home, [0.5, 0.9], "ab")
@@ -85,7 +81,6 @@ def test_checkpoints_are_listed_with_their_metric(home: Home, cli: Cli) -> None:
     assert "accuracy: 0.9" in described
 
 
-@needs("many processes")
 def test_a_metric_is_chosen_for_a_list_of_checkpoints(home: Home, cli: Cli) -> None:
     """`--metric` chooses the column, and a metric that no checkpoint has is refused."""
     train(home, [0.5, 0.9], "ab")
@@ -98,7 +93,6 @@ def test_a_metric_is_chosen_for_a_list_of_checkpoints(home: Home, cli: Cli) -> N
     assert "accuracy" in refused.errors
 
 
-@needs("many processes")
 def test_the_best_checkpoints_of_an_experiment_are_listed_and_downloaded(home: Home, cli: Cli, tmp_path: Path) -> None:
     """Determined's commands list the best checkpoints and download the best one of each trial."""
     train(home, [0.5, 0.9, 0.6], "abc")

@@ -7,7 +7,6 @@ import json
 import pytest
 from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import damage, new_attempt, new_trial, store
-from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk._home import Home, TrialFolder
@@ -31,7 +30,6 @@ def stored(home: Home) -> list[str]:
     return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
-@needs("many processes")
 def test_a_trial_is_deleted_after_a_question(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """No answer is a no; its records and checkpoints go, and its number is not given again."""
     unasked = cli("trial", "delete", "1")
@@ -48,7 +46,6 @@ def test_a_trial_is_deleted_after_a_question(home: Home, folder: TrialFolder, cl
     assert home.create_trial().trial_id == 2
 
 
-@needs("many processes")
 def test_a_running_trial_is_not_deleted(folder: TrialFolder, cli: Cli) -> None:
     """A running trial is not deleted, neither by itself nor with its experiment."""
     training = new_attempt(folder)
@@ -61,7 +58,6 @@ def test_a_running_trial_is_not_deleted(folder: TrialFolder, cli: Cli) -> None:
     assert "core-sdk trial pause 1" in alone.errors
 
 
-@needs("many processes")
 def test_an_experiment_is_deleted_with_its_trials(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """An experiment may be named by its name or number; its trials and checkpoints are deleted with it."""
     new_trial(home, experiment="letters")
@@ -74,7 +70,6 @@ def test_an_experiment_is_deleted_with_its_trials(home: Home, folder: TrialFolde
     assert stored(home) == []
 
 
-@needs("many processes")
 def test_a_deleted_checkpoint_is_remembered(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """A checkpoint whose files are gone can be deleted too, and no resume tries it afterwards."""
     DirectoryStorage(home.checkpoints).delete("a")
@@ -88,7 +83,6 @@ def test_a_deleted_checkpoint_is_remembered(home: Home, folder: TrialFolder, cli
     assert newest_good_checkpoint(folder).skipped == ()
 
 
-@needs("many processes")
 def test_a_checkpoint_is_verified_and_downloaded(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """A damaged checkpoint fails `verify` and `download`, which name its file."""
     damage(home, "b")
@@ -105,7 +99,6 @@ def test_a_checkpoint_is_verified_and_downloaded(home: Home, folder: TrialFolder
     assert "weights.bin" in not_downloaded.errors
 
 
-@needs("many processes")
 def test_labels_are_given_and_taken_away(folder: TrialFolder, cli: Cli) -> None:
     """Adding a label twice or removing an unknown label is no error."""
     given = cli("experiment", "label", "digits", "fast", "good", "fast")
@@ -117,7 +110,6 @@ def test_labels_are_given_and_taken_away(folder: TrialFolder, cli: Cli) -> None:
     assert experiment["labels"] == ["good"]
 
 
-@needs("many processes")
 def test_archived_trials_are_hidden(folder: TrialFolder, home: Home, cli: Cli) -> None:
     """Archived trials are hidden from lists, and an unknown trial does not stop the others."""
     new_attempt(new_trial(home)).end()
@@ -134,7 +126,6 @@ def test_archived_trials_are_hidden(folder: TrialFolder, home: Home, cli: Cli) -
     assert len(json.loads(cli("trial", "list", "--json").output)) == 2
 
 
-@needs("many processes")
 def test_the_beginning_of_an_id_names_a_checkpoint(home: Home, cli: Cli) -> None:
     """An unambiguous prefix of an id works in every command; an ambiguous one is refused."""
     training = new_attempt(new_trial(home))
@@ -173,7 +164,6 @@ def test_a_whole_id_is_not_taken_for_the_beginning_of_another(home: Home, cli: C
     assert json.loads(cli("checkpoint", "describe", "a", "--json").output)["storage_id"] == "a"
 
 
-@needs("many processes")
 def test_several_trials_are_deleted_after_one_question(home: Home, cli: Cli) -> None:
     """Trials are listed before a single question, and an unknown trial cancels the whole command."""
     for _ in range(3):
@@ -193,7 +183,6 @@ def test_several_trials_are_deleted_after_one_question(home: Home, cli: Cli) -> 
     assert home.trial_ids() == [2]
 
 
-@needs("many processes")
 def test_trials_are_chosen_by_a_condition_or_a_name(home: Home, cli: Cli) -> None:
     """Labels, archiving and deletion accept names and conditions; other commands need one trial."""
     for lr in (0.1, 0.2, 0.3):

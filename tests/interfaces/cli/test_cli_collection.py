@@ -7,7 +7,6 @@ import json
 import pytest
 from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import damage, new_attempt, new_trial, store
-from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk._ground.records import RetentionPolicy
@@ -32,7 +31,6 @@ def stored(home: Home) -> list[str]:
     return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
-@needs("many processes")
 def test_gc_shows_asks_and_deletes(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """`gc` shows what it keeps, why, and what it frees, and the answer "no" deletes nothing."""
     options = ("checkpoint", "gc", "--save-trial-best", "1", "--metric", "loss")
@@ -51,7 +49,6 @@ def test_gc_shows_asks_and_deletes(home: Home, folder: TrialFolder, cli: Cli) ->
     assert "deleted 1 checkpoint, " in deleted.output
 
 
-@needs("many processes")
 def test_gc_refuses_a_metric_that_nobody_reported(home: Home, cli: Cli) -> None:
     """A mistyped name must not delete the best checkpoint; the metrics that exist are named."""
     training = new_attempt(new_trial(home))
@@ -143,7 +140,6 @@ def test_gc_keeps_checkpoints_at_intervals(home: Home, folder: TrialFolder, cli:
     assert "'20' is not steps=N" in refused.errors
 
 
-@needs("many processes")
 def test_pins_are_shown_and_respected(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """list, describe, gc and delete show and respect pins."""
     pinned = cli("checkpoint", "pin", "a", "b", "--note", "for the paper")
@@ -189,14 +185,12 @@ def test_all_checkpoints_are_verified_a_line_each(home: Home, folder: TrialFolde
     assert "weights.bin" in lines["a"]
 
 
-@needs("many processes")
 def test_verify_takes_an_id_or_all(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """`verify` needs either an id or --all, and refuses both together."""
     assert cli("checkpoint", "verify").status == 2
     assert cli("checkpoint", "verify", "a", "--all").status == 2
 
 
-@needs("many processes")
 def test_a_checkpoint_is_downloaded_to_the_directory_named_after_it(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """A download goes to checkpoints/ID or to the directory in the argument."""
     named = cli("checkpoint", "download", "a", "copy")

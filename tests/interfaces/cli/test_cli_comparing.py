@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from interfaces.cli.commands import Cli, StartCli
 from interfaces.cli.recorded import new_attempt, new_trial
-from parts import needs
 
 from core_sdk._home import Home
 
@@ -30,7 +29,6 @@ def two_trials(home: Home) -> None:
     resumed.end()
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_what_differs_between_compared_trials_comes_first(cli: Cli) -> None:
     """Values that differ between the trials are listed first, and --metric adds curves."""
@@ -101,7 +99,6 @@ def test_a_picture_of_another_kind_is_refused(cli: Cli) -> None:
     assert ".svg, .html, .pdf, .png" in " ".join(refused.errors.split())
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_one_metric_is_shown_alone(cli: Cli) -> None:
     """--metric works in every form of output; an unknown metric is refused with a list of the known ones."""
@@ -115,7 +112,6 @@ def test_one_metric_is_shown_alone(cli: Cli) -> None:
     assert all("no metric 'los' to show. The metrics: loss" in refused.errors for refused in mistyped)
 
 
-@needs("many processes")
 def test_reports_are_followed_until_the_trial_ends(home: Home, start_cli: StartCli, cli: Cli) -> None:
     """--follow prints existing and new reports, one per line, until the trial ends."""
     training = new_attempt(new_trial(home))

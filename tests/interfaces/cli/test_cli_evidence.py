@@ -7,9 +7,7 @@ import random
 import sys
 from pathlib import Path
 
-import pytest
 from interfaces.cli.commands import Cli, WriteScript
-from parts import needs
 
 from core_sdk._analysis.evidence import MOST_BYTES
 from core_sdk._home import Home
@@ -43,8 +41,6 @@ class Agent:
         return output
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_twenty_experiments_are_read_in_few_tokens(cli: Cli, write_script: WriteScript, home: Home) -> None:
     """Twenty variations, of which some fail, are run, read, judged and compared, by outputs of 4 KB at most."""
     agent, draw = Agent(cli), random.Random(7)
@@ -75,7 +71,6 @@ def test_twenty_experiments_are_read_in_few_tokens(cli: Cli, write_script: Write
     assert max(one["depth"] for one in shown) >= 2
 
 
-@needs("many processes")
 def test_a_script_that_asks_for_stops_is_paused_when_its_time_is_over(
     cli: Cli, write_script: WriteScript, home: Home
 ) -> None:
@@ -88,7 +83,6 @@ def test_a_script_that_asks_for_stops_is_paused_when_its_time_is_over(
     assert (shown["state"], shown["reason"]) == ("PAUSED", "its time limit of 2 s was over")
 
 
-@needs("many processes")
 def test_a_script_without_a_context_is_canceled_when_its_time_is_over(cli: Cli, home: Home) -> None:
     """A command that knows nothing of stops is ended, and the trial says why."""
     cli("run", "--time-limit", "1s", "--", "sleep", "60")

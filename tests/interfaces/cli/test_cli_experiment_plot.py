@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 import pytest
 from interfaces.cli.commands import Cli
 from masters import running_master
-from parts import needs
 
 from core_sdk._home import Home
 
@@ -53,7 +52,6 @@ def run(cli: Cli, *options: str) -> None:
     assert cli("experiment", "wait", "1").status == 0
 
 
-@needs("many processes")
 def test_the_rungs_and_the_stopped_trials_of_a_search_are_drawn(cli: Cli, tmp_path: Path) -> None:
     """A curve for each trial; some of four were not promoted, and one is the best."""
     run(cli)
@@ -73,7 +71,6 @@ def test_the_rungs_and_the_stopped_trials_of_a_search_are_drawn(cli: Cli, tmp_pa
     assert [text for text in texts if text and text.endswith("the best")]
 
 
-@needs("many processes")
 def test_a_search_without_rungs_is_drawn_by_steps(cli: Cli) -> None:
     """A search without rungs is drawn over steps, with the best trial's curve on top."""
     run(
@@ -93,7 +90,6 @@ def test_a_search_without_rungs_is_drawn_by_steps(cli: Cli) -> None:
     ]
 
 
-@needs("many processes")
 def test_a_search_that_has_reported_nothing_is_not_drawn(cli: Cli, tmp_path: Path) -> None:
     """Without reports the plot says so and writes no file."""
     cli("experiment", "create", "search.yaml", "model", "--paused")

@@ -17,7 +17,6 @@ import pytest
 from interfaces.cli.commands import COMMAND, Cli, StartCli
 from interfaces.cli.recorded import new_trial
 from masters import running_master
-from parts import needs
 from processes import Script
 
 from core_sdk._ground.records import SearchRecord
@@ -112,7 +111,6 @@ def read_until_line_begins(script: Script, text: str) -> None:
     pytest.fail(f"no line begins with {text!r}")
 
 
-@needs("many processes")
 def test_a_followed_experiment_tells_what_happens(cli: Cli, home: Home) -> None:
     """Line by line where stdout is no terminal; the exit status says how it ended."""
     ended = cli("experiment", "create", "search.yaml", "model", "--follow")
@@ -136,7 +134,6 @@ def test_a_failed_experiment_tells_what_its_script_said_last(cli: Cli, model: Pa
     assert "ends with: no data here\n" in ended.errors
 
 
-@needs("many processes")
 def test_an_experiment_waits_until_it_is_activated(cli: Cli, home: Home) -> None:
     """`wait` returns at its end, and says by its status whether it is COMPLETED."""
     experiment_id = create(cli, "--paused")
@@ -149,7 +146,6 @@ def test_an_experiment_waits_until_it_is_activated(cli: Cli, home: Home) -> None
     assert (ended.status, ended.output) == (0, "experiment 1: COMPLETED\n")
 
 
-@needs("many processes")
 def test_several_experiments_are_killed_at_once(cli: Cli, home: Home) -> None:
     """If one experiment cannot be killed, the others are killed all the same."""
     first, second = create(cli, "--paused"), create(cli, "--paused")
@@ -165,7 +161,6 @@ def test_several_experiments_are_killed_at_once(cli: Cli, home: Home) -> None:
     assert [row["state"] for row in json.loads(waited.output)] == ["CANCELED", "CANCELED"]
 
 
-@needs("many processes")
 def test_a_pause_lets_trials_save_and_go_on_later(cli: Cli, home: Home) -> None:
     """A pause lets trials save and continue later, and a cancel ends them."""
     experiment_id = create(cli, "--config", "data.endless=true")
@@ -184,7 +179,6 @@ def test_a_pause_lets_trials_save_and_go_on_later(cli: Cli, home: Home) -> None:
     assert (ended.status, ended.output) == (1, "experiment 1: CANCELED\n")
 
 
-@needs("many processes")
 def test_one_trial_of_a_search_is_not_paused_alone(cli: Cli, home: Home) -> None:
     """A trial of a running search cannot be paused or resumed alone; the refusal names the right commands."""
     experiment_id = create(cli, "--config", "data.endless=true")
@@ -207,7 +201,6 @@ def test_one_trial_of_a_search_is_not_paused_alone(cli: Cli, home: Home) -> None
     assert resumed.status == 0, resumed.errors
 
 
-@needs("many processes")
 def test_ctrl_c_leaves_a_followed_experiment_running(start_cli: StartCli, home: Home) -> None:
     """Ctrl-C ends the command but not the experiment, and prints how to follow it again."""
     following = start_cli("experiment", "create", "search.yaml", "model", "-f", "--config", "data.endless=true")
@@ -221,7 +214,6 @@ def test_ctrl_c_leaves_a_followed_experiment_running(start_cli: StartCli, home: 
     assert search(home, 1).state == "ACTIVE"
 
 
-@needs("many processes")
 def test_a_terminal_shows_one_table(home: Home, tmp_path: Path) -> None:
     """On a terminal, --follow shows each trial's state and best value and the search's progress."""
     pid, terminal = pty.fork()
@@ -294,7 +286,6 @@ def test_what_the_master_refuses_is_told_in_its_words(cli: Cli, home: Home) -> N
     assert [path.name for path in home.experiments.iterdir()] == ["names"]
 
 
-@needs("many processes")
 def test_a_metric_that_is_not_a_number_is_told_as_such(cli: Cli, model: Path) -> None:
     """A NaN metric is shown as NaN, as in tables."""
     (model / "train.py").write_text(TRAIN.replace('info.trial.hparams["lr"] + 1 / step', "float('nan')"))
@@ -314,7 +305,6 @@ def test_code_over_the_limit_is_refused(cli: Cli, home: Home, model: Path) -> No
     assert "'large.bin' (2.0 MiB)" in refused.errors
 
 
-@needs("many processes")
 def test_archived_experiments_are_hidden(cli: Cli, home: Home) -> None:
     """An experiment can be archived only after its end and is then hidden from lists."""
     experiment_id = create(cli, "--paused")
@@ -332,7 +322,6 @@ def test_archived_experiments_are_hidden(cli: Cli, home: Home) -> None:
     assert len(json.loads(cli("experiment", "list", "--json").output)) == 1
 
 
-@needs("many processes")
 def test_settings_change_while_an_experiment_runs(cli: Cli, home: Home) -> None:
     """Names, labels, priority and slots can be changed while the experiment runs."""
     create(cli, "--paused")
@@ -359,7 +348,6 @@ def test_settings_change_while_an_experiment_runs(cli: Cli, home: Home) -> None:
     assert [each.status for each in wrong] == [2, 2]
 
 
-@needs("many processes")
 def test_the_configuration_is_shown_without_secrets(cli: Cli, home: Home) -> None:
     """Complete, as YAML that could be submitted again, or as it was written."""
     variables = "environment.environment_variables=[WANDB_API_KEY=hidden, EMPTY=]"
@@ -379,7 +367,6 @@ def test_the_configuration_is_shown_without_secrets(cli: Cli, home: Home) -> Non
     assert original.output == CONFIG
 
 
-@needs("many processes")
 def test_the_code_comes_back(cli: Cli, home: Home, tmp_path: Path) -> None:
     """The code is downloaded into a new directory, and an existing one is refused."""
     create(cli, "--paused")
@@ -414,7 +401,6 @@ def test_the_best_trials_come_first(cli: Cli, completed: int) -> None:
     assert best["best"]["checkpoint"]["storage_id"] in shown.output
 
 
-@needs("many processes")
 def test_the_output_of_all_trials_is_printed(cli: Cli, completed: int) -> None:
     """Each line of an experiment's output names its trial, and --follow ends with the experiment."""
     now, followed = cli("experiment", "logs", str(completed)), cli("experiment", "logs", str(completed), "--follow")
@@ -426,7 +412,6 @@ def test_the_output_of_all_trials_is_printed(cli: Cli, completed: int) -> None:
     assert followed.output == now.output
 
 
-@needs("many processes")
 def test_another_experiment_comes_from_an_old_one(cli: Cli, home: Home, completed: int) -> None:
     """A fork begins from nothing, a continuation with the weights of the best trial."""
     forked = cli("experiment", "fork", str(completed), "--config", "name=forked", "-f", "--json")
@@ -443,7 +428,6 @@ def test_another_experiment_comes_from_an_old_one(cli: Cli, home: Home, complete
     assert "`core-sdk experiment continue --new --trial 1 EXPERIMENT` begins an experiment" in by_trial.errors
 
 
-@needs("many processes")
 def test_an_experiment_is_deleted_once_it_has_ended(cli: Cli, home: Home, completed: int) -> None:
     """Ended experiments are deleted with all that belongs to them, and code with the last experiment that uses it."""
     running = create(cli, "--paused")
@@ -491,7 +475,6 @@ def test_a_test_shows_that_a_script_does_what_a_search_needs(cli: Cli, home: Hom
     assert home.experiment_ids() == home.trial_ids() == []
 
 
-@needs("many processes")
 def test_a_test_says_what_a_script_does_not_do(cli: Cli, home: Home, model: Path) -> None:
     """A failed --test names what the script does not do and shows the end of its output."""
     (model / "train.py").write_text("print('not a word of the metric')\n")

@@ -10,7 +10,6 @@ import pytest
 from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import new_attempt, new_trial
 from interfaces.server.visitor import Visitor
-from parts import needs
 
 from core_sdk._ground.records import EnvironmentRecord, SearcherMetric
 from core_sdk._home import Home, open_view
@@ -35,7 +34,6 @@ def ids(cli: Cli, *arguments: str) -> list[int]:
     return [one["trial_id"] for one in json.loads(cli("trial", "list", "--json", *arguments).output)]
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_what_differs_between_trials_stands_first(cli: Cli) -> None:
     """Columns whose values differ come first in tables and CSV; JSON keeps hyperparameters as given."""
@@ -52,7 +50,6 @@ def test_what_differs_between_trials_stands_first(cli: Cli) -> None:
     assert objects[0]["metrics"] == {"training": {"loss": 0.5}, "validation": {"accuracy": 0.7, "loss": 1.5}}
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_the_metric_that_counts_stands_before_all_others(home: Home, cli: Cli) -> None:
     """Lists show the searcher's metric of an experiment first, or else a validation metric."""
@@ -114,7 +111,6 @@ def test_what_a_trainer_counts_stands_last(home: Home, cli: Cli) -> None:
     assert head[-3:] == ["Attempts", "batches", "epochs"]
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
     """--where compares hyperparameters, last values, extremes and states."""
@@ -125,7 +121,6 @@ def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
     assert cli("trial", "list", "--where", "lr > 1").output == "No trial fulfils the condition.\n"
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_ordered_by_a_value(cli: Cli) -> None:
     """--sort puts trials without the value last in both directions and shows the value first."""
@@ -136,7 +131,6 @@ def test_trials_are_ordered_by_a_value(cli: Cli) -> None:
     assert listed.splitlines()[0].split()[4:6] == ["Reason", "min.loss"]
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_a_name_that_no_trial_has_is_pointed_at(cli: Cli) -> None:
     """An unknown name in a condition is marked, and similar names are suggested."""
@@ -149,7 +143,6 @@ def test_a_name_that_no_trial_has_is_pointed_at(cli: Cli) -> None:
     assert "did you mean accuracy" in unsorted.errors
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_found_by_their_names_and_notes(cli: Cli) -> None:
     """Trials can be found by name and notes, and lists have a Name column once a trial has a name."""
@@ -168,7 +161,6 @@ def test_trials_are_found_by_their_names_and_notes(cli: Cli) -> None:
     assert cli("trial", "rename", "9", "nobody").status == 3
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_found_by_their_labels(cli: Cli) -> None:
     """Trials can be found by label; an empty label is refused and changes nothing."""
@@ -185,7 +177,6 @@ def test_trials_are_found_by_their_labels(cli: Cli) -> None:
     assert cli("trial", "label", "9", "good").status == 3
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_an_experiment_shows_its_trials_and_the_best(cli: Cli) -> None:
     """`describe --metric` shows the best trial over all validations and the experiment's trials."""
@@ -204,7 +195,6 @@ def test_an_experiment_shows_its_trials_and_the_best(cli: Cli) -> None:
     assert "--metric names one of: accuracy, loss" in " ".join(unknown.errors.split())
 
 
-@needs("many processes")
 def test_a_description_tells_the_code_and_the_machine(home: Home, cli: Cli) -> None:
     """A description shows the commit, uncommitted changes, package versions and the machine."""
     folder = new_trial(home)
@@ -231,7 +221,6 @@ def test_a_description_tells_the_code_and_the_machine(home: Home, cli: Cli) -> N
     assert as_json["environment"]["packages"]["torch"] == "2.13.0"
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_several_trials_get_a_label_at_once(cli: Cli) -> None:
     """The first arguments of `trial label` are trials and the others labels; `list --quiet` prints trials for it."""
@@ -275,7 +264,6 @@ def shadowing_trials(home: Home) -> list[dict[str, str]]:
     return given
 
 
-@needs("many processes")
 def test_every_column_is_named_so_that_it_means_one_thing(
     home: Home, cli: Cli, shadowing_trials: list[dict[str, str]]
 ) -> None:

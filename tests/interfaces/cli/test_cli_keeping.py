@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from interfaces.cli.commands import Cli, WriteScript
-from parts import needs
 
 OF_A_CONTEXT = """
     import torch
@@ -76,16 +75,14 @@ OF_A_CREATOR_TRAINER = """
 """
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     "source",
     [
-        pytest.param(OF_A_CONTEXT, marks=pytest.mark.slow, id="Context"),
+        pytest.param(OF_A_CONTEXT, id="Context"),
         pytest.param(OF_A_TRAINER, id="Trial"),
-        pytest.param(OF_A_CREATOR_TRAINER, marks=pytest.mark.slow, id="sgd"),
+        pytest.param(OF_A_CREATOR_TRAINER, id="sgd"),
     ],
 )
-@pytest.mark.slow
 def test_a_trial_is_continued_with_what_the_command_line_keeps(
     cli: Cli, write_script: WriteScript, source: str
 ) -> None:
@@ -130,7 +127,6 @@ OF_A_SCRIPT = """
 """
 
 
-@needs("many processes")
 def test_a_script_that_cannot_obey_fails(cli: Cli, write_script: WriteScript, tmp_path: Path) -> None:
     """A script that cannot apply --keep fails before it restores; a script that reads it and a resume succeed."""
     script = write_script(OF_A_SCRIPT)

@@ -9,7 +9,6 @@ import pytest
 from interfaces.cli.commands import StartCli, run_cli
 from interfaces.cli.test_cli_experiments import CONFIG, TRAIN, read_until_line_begins
 from masters import running_master
-from parts import needs
 
 from core_sdk._execution.experiments.calling import is_master_running
 from core_sdk._home import Home
@@ -31,7 +30,6 @@ def test_a_local_experiment_runs_inside_the_command(tmp_path: Path, home: Home) 
     assert not is_master_running(home.root)
 
 
-@needs("many processes")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_pauses_a_local_experiment(start_cli: StartCli, home: Home, number: signal.Signals) -> None:
     """A signal pauses a local experiment, whose trials save checkpoints, and the command exits with 75."""
@@ -46,7 +44,6 @@ def test_a_stop_pauses_a_local_experiment(start_cli: StartCli, home: Home, numbe
     assert len(list(home.checkpoints.glob("*/weights.bin"))) >= 1
 
 
-@needs("many processes")
 def test_a_home_has_one_master(tmp_path: Path, home: Home) -> None:
     """--local and a second master are refused while the home has a master."""
     with running_master(Home.create(home.root)):
@@ -58,7 +55,6 @@ def test_a_home_has_one_master(tmp_path: Path, home: Home) -> None:
     assert home.experiment_ids() == []
 
 
-@needs("many processes")
 def test_a_local_test_leaves_nothing_behind(tmp_path: Path, home: Home) -> None:
     """A local test leaves neither a master nor a trial, and sets CORE_SDK_TEST_MODE."""
     script = TRAIN.replace("import time", "import os, time\nassert os.environ['CORE_SDK_TEST_MODE'] == '1'")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from interfaces.cli.commands import Cli, StartCli, WriteScript
 from interfaces.cli.recorded import new_attempt, new_trial
-from parts import needs
 
 from core_sdk._home import Home, TrialFolder
 
@@ -24,7 +23,6 @@ def folder(home: Home) -> TrialFolder:
     return folder
 
 
-@needs("many processes")
 def test_all_attempts_are_printed_in_order(folder: TrialFolder, cli: Cli) -> None:
     """`trial logs` prints the output of all attempts in order, byte by byte, or that of one attempt."""
     everything = cli("trial", "logs", "1")
@@ -54,7 +52,6 @@ def test_the_tail_is_the_last_lines(folder: TrialFolder, cli: Cli, num_lines: st
     assert ended.output.splitlines() == expected
 
 
-@needs("many processes")
 def test_output_that_was_not_kept_is_said_to_be_so(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """An error says that there is no output of a trial or attempt, and how to keep it."""
     new_attempt(new_trial(home)).end()
@@ -67,7 +64,6 @@ def test_output_that_was_not_kept_is_said_to_be_so(home: Home, folder: TrialFold
     assert "attempt 2 of trial 1" in of_attempt.errors
 
 
-@needs("many processes")
 def test_following_ends_with_the_attempt(
     home: Home, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:

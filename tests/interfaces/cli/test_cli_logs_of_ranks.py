@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interfaces.cli.commands import Cli, StartCli, WriteScript
 from interfaces.cli.recorded import new_attempt, new_trial
-from parts import needs
 
 from core_sdk._home import Home, TrialFolder
 from core_sdk._home.logs.ranks import RankFilter
@@ -58,7 +57,6 @@ def test_the_lines_of_a_rank_are_the_same_however_they_are_read(log: bytes, cuts
     assert given + in_chunks.finish() == at_once.feed(log) + at_once.finish()
 
 
-@needs("many processes")
 def test_the_lines_of_one_rank_come_as_it_wrote_them(folder: TrialFolder, cli: Cli) -> None:
     """`--rank` prints the lines of one rank as written, without the prefix and without the launcher's own lines."""
     of_rank_0 = cli("trial", "logs", "1", "--rank", "0", "--attempt", "2")
@@ -105,7 +103,6 @@ def test_lines_of_ranks_are_read_from_python(home: Home, folder: TrialFolder) ->
     assert list(trial.iter_logs(rank_ids=(10, 3))) == ["[rank=10] ten\n"]
 
 
-@needs("many processes")
 def test_a_rank_is_followed_to_the_end_of_the_attempt(
     start_cli: StartCli, write_script: WriteScript, cli: Cli, tmp_path: Path
 ) -> None:
@@ -147,7 +144,6 @@ def test_a_rank_is_followed_to_the_end_of_the_attempt(
     ]
 
 
-@needs("many processes")
 def test_the_output_of_launched_ranks_is_kept(cli: Cli, write_script: WriteScript, home: Home) -> None:
     """Each line of a launched rank is logged once, and the experiment has the script's name."""
     script = write_script("import os; print('rank', os.environ['RANK'])")

@@ -8,7 +8,6 @@ from typing import IO
 import pytest
 from home.journals import append, lines, new_trial, record, report, started
 from interfaces.cli.commands import Cli, StartCli
-from parts import needs
 from processes import Script
 
 from core_sdk._ground.alive import AliveLock
@@ -24,7 +23,6 @@ def folder(home: Home) -> TrialFolder:
     return folder
 
 
-@needs("many processes")
 def test_the_lowest_rank_is_shown_and_the_others_are_mentioned(folder: TrialFolder, cli: Cli) -> None:
     """The lowest rank of each metric is shown, and a note lists the ranks that have reported."""
     ended = cli("trial", "metrics", "1")
@@ -79,7 +77,6 @@ def output_of(script: Script) -> IO[str]:
     return script.process.stdout
 
 
-@needs("many processes")
 def test_ranks_are_followed(home: Home, start_cli: StartCli) -> None:
     """--follow also prints reports of a rank whose journal appears later."""
     folder = new_trial(home)

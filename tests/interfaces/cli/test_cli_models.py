@@ -7,7 +7,6 @@ import json
 import pytest
 from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import new_attempt, new_trial, store
-from parts import needs
 
 from core_sdk._home import Home
 
@@ -21,7 +20,6 @@ def checkpoints(home: Home) -> None:
     training.end()
 
 
-@needs("many processes")
 def test_a_checkpoint_becomes_a_version_of_a_model(cli: Cli) -> None:
     """The first letters of its id are enough, and the model is found by its name or its number."""
     created = cli("model", "create", "digits", "--description", "reads digits", "--label", "vision")
@@ -43,7 +41,6 @@ def test_a_checkpoint_becomes_a_version_of_a_model(cli: Cli) -> None:
     assert "reads digits" in cli("model", "describe", "1").output
 
 
-@needs("many processes")
 def test_a_registered_checkpoint_is_deleted_only_after_its_version(cli: Cli) -> None:
     """A registered checkpoint cannot be deleted before its version; the refusal names the model."""
     cli("model", "create", "digits")
@@ -62,7 +59,6 @@ def test_a_registered_checkpoint_is_deleted_only_after_its_version(cli: Cli) -> 
     assert cli("model", "list").output == "No models.\n"
 
 
-@needs("many processes")
 def test_wrong_models_are_refused(cli: Cli) -> None:
     """An unknown model ends with status 3, and a name that is taken with status 2."""
     cli("model", "create", "digits")

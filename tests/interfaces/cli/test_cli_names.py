@@ -13,7 +13,6 @@ import pytest
 import typer.main
 from interfaces.cli.commands import Cli, WriteScript
 from interfaces.cli.recorded import new_attempt, new_trial, store
-from parts import needs
 
 from core_sdk._execution.steering import models, trials
 from core_sdk._home import Home
@@ -21,7 +20,6 @@ from core_sdk._interfaces.cli._app import app
 from core_sdk.errors import ExperimentStateError
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -58,7 +56,6 @@ def test_short_and_old_names_of_commands_work(home: Home, cli: Cli, arguments: s
     assert ended.status == 0, ended.errors
 
 
-@needs("many processes")
 def test_several_experiments_are_described_at_once(home: Home, cli: Cli) -> None:
     """Several experiments, separated by commas, are described at once; --json gives a list."""
     for name in ("first", "second"):
@@ -71,7 +68,6 @@ def test_several_experiments_are_described_at_once(home: Home, cli: Cli) -> None
     assert [each["name"] for each in json.loads(as_json.output)] == ["first", "second"]
 
 
-@needs("many processes")
 def test_labels_are_added_by_the_old_words(home: Home, cli: Cli) -> None:
     """`label add ID LABEL` and `label remove ID LABEL`."""
     new_attempt(new_trial(home)).end()
@@ -82,7 +78,6 @@ def test_labels_are_added_by_the_old_words(home: Home, cli: Cli) -> None:
     assert (added.output, removed.output) == ("labels of experiment 1: good\n", "labels of experiment 1: none\n")
 
 
-@needs("many processes")
 def test_a_name_and_notes_of_the_command_line_have_precedence(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """Name and notes of the command line win, labels add up, and a continued trial inherits none of them."""
     script = write_script(
@@ -111,7 +106,6 @@ def test_a_name_and_notes_of_the_command_line_have_precedence(home: Home, cli: C
     assert home.trial_ids() == [1, 2]
 
 
-@needs("many processes")
 def test_a_checkpoint_of_a_trial_is_downloaded(home: Home, cli: Cli, tmp_path: Path) -> None:
     """`trial download` copies the best or latest checkpoint to the directory of an option."""
     training = new_attempt(new_trial(home))
@@ -151,7 +145,6 @@ def test_what_was_probably_meant_is_said(cli: Cli, typed: str, meant: str) -> No
     assert f"Did you mean `{meant}`?" in refused.errors
 
 
-@needs("many processes")
 def test_logs_are_cut_and_filtered(home: Home, cli: Cli) -> None:
     """Logs can be cut to their first lines and filtered by level."""
     folder = new_trial(home)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from interfaces.cli.commands import Cli
-from parts import needs
 
 CONFIG = """
 entrypoint: python3 train.py
@@ -32,7 +31,6 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "config.yaml"
 
 
-@needs("many processes")
 def test_a_preview_counts_trials_units_and_gpu_hours(cli: Cli, config: Path) -> None:
     """A preview shows trials, units and GPU hours, and its table adds up to the totals."""
     shown = cli("preview-search", str(config), "--units-per-second", "0.5")
@@ -48,7 +46,6 @@ def test_a_preview_counts_trials_units_and_gpu_hours(cli: Cli, config: Path) -> 
     assert preview["max_running"] == 16
 
 
-@needs("many processes")
 def test_a_preview_of_few_slots_takes_longer(cli: Cli, config: Path) -> None:
     """With fewer slots, fewer trials run at a time and the search takes longer."""
     arguments = ["preview-search", str(config), "--units-per-second", "1", "--json"]
@@ -60,7 +57,6 @@ def test_a_preview_of_few_slots_takes_longer(cli: Cli, config: Path) -> None:
     assert few_slots["hours"] > all_slots["hours"]
 
 
-@needs("many processes")
 def test_trials_without_a_known_length_are_counted(cli: Cli, config: Path) -> None:
     """Trials without a known length are counted, and --length gives one."""
     searcher = "searcher={name: random, metric: loss, max_trials: 20}"

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from interfaces.cli.commands import Cli, StartCli
 from interfaces.cli.recorded import new_attempt, new_trial, store
-from parts import needs
 from processes import wait_for
 
 from core_sdk import core
@@ -53,7 +52,6 @@ def two_trials(home: Home) -> None:
     hostile.end("error", error=f"ValueError: {HOSTILE}")
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_lists_come_as_tables_json_and_csv(cli: Cli) -> None:
     """Tables, JSON and CSV have the same rows."""
@@ -76,7 +74,6 @@ def test_lists_come_as_tables_json_and_csv(cli: Cli) -> None:
     ]
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_metrics_come_in_order_without_what_is_superseded(cli: Cli) -> None:
     """Superseded reports are left out, and NaN and infinities are strings in JSON."""
@@ -93,7 +90,6 @@ def test_metrics_come_in_order_without_what_is_superseded(cli: Cli) -> None:
     assert losses == [(1, 1, 1.0), (1, 2, 0.5), (2, 3, 0.25)]
 
 
-@needs("many processes")
 def test_each_report_is_a_line_of_json_as_python_writes_it(cli: Cli, home: Home) -> None:
     """Each report is the line that Python's json would write, whatever its names and values."""
     odd: dict[str, Any] = {'%d "{}"': 1e16, "ü": "NaN", " ": -0.0}
@@ -119,7 +115,6 @@ def test_each_report_is_a_line_of_json_as_python_writes_it(cli: Cli, home: Home)
     assert reports[-1]["metrics"] == {"yes": 1, "no": None, "text": "%s, 1", "list": [1.5]}
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_superseded_reports_are_shown_when_asked_for(cli: Cli) -> None:
     """--superseded shows superseded reports with a flag."""
@@ -129,7 +124,6 @@ def test_superseded_reports_are_shown_when_asked_for(cli: Cli) -> None:
     assert [report["is_superseded"] for report in reports] == [True]
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_metrics_in_csv_are_one_value_a_row(cli: Cli) -> None:
     """Names that a spreadsheet would run are disarmed there, and only there."""
@@ -144,7 +138,6 @@ def test_metrics_in_csv_are_one_value_a_row(cli: Cli) -> None:
     assert [(row["group"], row["name"], row["value"]) for row in hostile] == [(f"'{HOSTILE}", f"'{HOSTILE}", "1")]
 
 
-@needs("many processes")
 def test_metrics_that_are_no_numbers_are_shown_and_not_plotted(cli: Cli, home: Home) -> None:
     """Metrics that are not numbers are shown as JSON, and only numbers are plotted."""
     metrics = {"table": [[1, "a\x1b"], [0.5, None]], "yes": True, "none": None, "text": "=1", "loss": 0.5}
@@ -163,7 +156,6 @@ def test_metrics_that_are_no_numbers_are_shown_and_not_plotted(cli: Cli, home: H
     assert [line for line in plot.splitlines() if line.startswith("generic")] == ["generic loss"]
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_metrics_are_tabled_and_plotted_for_people(cli: Cli) -> None:
     """Within 80 columns without a terminal; a table says when it does not show all."""
@@ -177,7 +169,6 @@ def test_metrics_are_tabled_and_plotted_for_people(cli: Cli) -> None:
     assert max(map(len, plot.output.splitlines())) <= 80
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_hostile_names_reach_programs_whole_and_terminals_disarmed(cli: Cli) -> None:
     """Hostile names are unchanged in JSON, and escaped in every table that could show them."""
@@ -200,7 +191,6 @@ def test_hostile_names_reach_programs_whole_and_terminals_disarmed(cli: Cli) -> 
         assert "\\x1b[31m[bold]/\\u202e\\nnext" in output
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_a_description_is_one_object(cli: Cli) -> None:
     """`describe --json` prints one object for a trial, a checkpoint or an experiment."""
@@ -231,7 +221,6 @@ def test_a_very_wide_trial_is_described_in_short(home: Home) -> None:
     assert (len(value["hparams"]["model"]), len(value["labels"]), len(value["summary"]["training"])) == (250, 120, 300)
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli) -> None:
     """An unknown object ends with status 3 and wrong usage with 2, without a traceback."""
@@ -260,7 +249,6 @@ def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli) -> None:
     assert not any("Traceback" in ended.errors for ended in unknown + wrong)
 
 
-@needs("many processes")
 def test_an_empty_home_is_no_failure(home: Home, cli: Cli) -> None:
     """A friendly line for people, an empty list for programs; and looking does not make a home."""
     table = cli("trial", "list")
@@ -272,7 +260,6 @@ def test_an_empty_home_is_no_failure(home: Home, cli: Cli) -> None:
     assert not home.root.exists()
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_the_index_can_be_made_anew(home: Home, cli: Cli) -> None:
     """`index rebuild` restores a damaged database from the journals."""
@@ -302,7 +289,6 @@ def test_the_shell_can_complete_commands(cli: Cli) -> None:
     assert completed.output.split() == ["trial"]
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_a_reader_may_leave_early(start_cli: StartCli) -> None:
     """`core-sdk trial metrics 1 --json | head -1` ends without a traceback."""
@@ -316,7 +302,6 @@ def test_a_reader_may_leave_early(start_cli: StartCli) -> None:
     assert metrics.process.wait(60) == 1
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_tensorboard_shows_trials_and_follows_those_that_train(start_cli: StartCli, cli: Cli) -> None:
     """TensorBoard shows ended and running trials until Ctrl-C, and a port in use is named."""
@@ -342,7 +327,6 @@ def _text_at(url: str) -> str:
     return content.decode()
 
 
-@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 @pytest.mark.parametrize("closing", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_failure(closing: str) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import typer.main
 from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import new_attempt, new_trial, store
-from parts import needs
 
 from core_sdk._ground.records import Profile
 from core_sdk._home import Home
@@ -22,7 +21,6 @@ def two_groups(home: Home) -> None:
     training.end()
 
 
-@needs("many processes")
 def test_a_group_that_nobody_reported_is_refused(home: Home, cli: Cli) -> None:
     """An unknown group is refused in every form of output, with the names of the known ones."""
     two_groups(home)
@@ -36,7 +34,6 @@ def test_a_group_that_nobody_reported_is_refused(home: Home, cli: Cli) -> None:
     assert cli("trial", "metrics", "1", "--group", "training").status == 0
 
 
-@needs("many processes")
 def test_a_group_without_numbers_is_not_plotted(home: Home, cli: Cli) -> None:
     """A group without numbers over steps is refused by --plot but listed among the groups."""
     training = new_attempt(new_trial(home))
@@ -52,7 +49,6 @@ def test_a_group_without_numbers_is_not_plotted(home: Home, cli: Cli) -> None:
     assert "Its groups: training, cpu." in mistyped.errors
 
 
-@needs("many processes")
 def test_a_trial_without_reports_is_no_refusal(home: Home, cli: Cli) -> None:
     """A trial without reports yet is no error."""
     new_attempt(new_trial(home)).end()
@@ -62,7 +58,6 @@ def test_a_trial_without_reports_is_no_refusal(home: Home, cli: Cli) -> None:
     assert "Its groups: none yet." in cli("trial", "metrics", "1", "--group", "training").errors
 
 
-@needs("many processes")
 def test_an_option_that_would_have_no_effect_is_refused(home: Home, cli: Cli) -> None:
     """Combinations of options of which one would have no effect are refused."""
     two_groups(home)
@@ -76,7 +71,6 @@ def test_an_option_that_would_have_no_effect_is_refused(home: Home, cli: Cli) ->
     assert cli("trial", "metrics", "1", "--last", "3").status == 0
 
 
-@needs("many processes")
 def test_output_that_cannot_be_there_is_refused(home: Home, cli: Cli) -> None:
     """Logs of an unknown attempt or of a rank without output are refused."""
     training = new_attempt(new_trial(home))
@@ -93,7 +87,6 @@ def test_output_that_cannot_be_there_is_refused(home: Home, cli: Cli) -> None:
     assert cli("trial", "logs", "1", "--rank", "2").output == "b\n"
 
 
-@needs("many processes")
 def test_a_trial_of_another_experiment_is_refused(home: Home, cli: Cli) -> None:
     """A trial that does not belong to the given experiment is refused."""
     new_attempt(new_trial(home, experiment="digits")).end()
@@ -116,7 +109,6 @@ def test_a_label_that_is_refused_changes_nothing(home: Home, cli: Cli) -> None:
     assert home.experiment(1).read().labels == []
 
 
-@needs("many processes")
 def test_a_pattern_that_matches_nothing_is_told(home: Home, cli: Cli) -> None:
     """A pattern without a match is an error, so that nobody believes that files were deleted."""
     training = new_attempt(new_trial(home))
@@ -157,7 +149,6 @@ def test_an_error_of_the_system_is_told_without_its_number(home: Home, cli: Cli)
     assert refused.errors == "core-sdk: /proc/first: No such file or directory\n"
 
 
-@needs("many processes")
 def test_the_help_cuts_no_sentence(cli: Cli) -> None:
     """Each command's first paragraph stands in its group's help, on a terminal of 80 columns."""
     root: Any = typer.main.get_command(app)

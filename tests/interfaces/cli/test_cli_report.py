@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from home.journals import new_trial, record, report
 from interfaces.cli.commands import Cli
-from parts import needs
 
 from core_sdk import core, media
 from core_sdk._home import Home
@@ -72,7 +71,6 @@ def test_a_report_shows_media(cli: Cli, home: Home, tmp_path: Path) -> None:
     assert "validation.words at 1" not in text
 
 
-@needs("many processes")
 def test_a_report_of_nothing_yet_is_written_too(cli: Cli, home: Home, tmp_path: Path) -> None:
     """A report is also written for a trial without reports."""
     record(new_trial(home))

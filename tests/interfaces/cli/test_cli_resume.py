@@ -9,7 +9,6 @@ from pathlib import Path
 
 from interfaces.cli.commands import Cli, StartCli, WriteScript
 from interfaces.cli.recorded import damage, new_attempt, new_trial, record_script, store
-from parts import needs
 from processes import wait_for
 from promises import promise
 
@@ -87,7 +86,6 @@ def test_a_trial_is_paused_resumed_and_continued(
     assert new.continued_from is not None
 
 
-@needs("many processes")
 def test_a_trial_is_continued_with_other_hyperparameters(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """`continue` can change hyperparameters, the checkpoint and the command."""
     script = write_script(
@@ -117,7 +115,6 @@ def test_a_trial_is_continued_with_other_hyperparameters(home: Home, cli: Cli, w
     assert home.trial_ids() == [1, 2]
 
 
-@needs("many processes")
 def test_sigterm_pauses_a_script_that_asks(start_cli: StartCli, write_script: WriteScript) -> None:
     """A batch system's notice to `core-sdk run` ends as a pause, with the status that says so."""
     run = start_cli("run", "--", sys.executable, str(write_script(COUNTING)))
@@ -131,7 +128,6 @@ def test_sigterm_pauses_a_script_that_asks(start_cli: StartCli, write_script: Wr
 
 
 @promise("damaged-checkpoint-skipped")
-@needs("many processes")
 def test_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """The damaged one is named, with its bad file; the reports behind the good one are superseded."""
     folder = trial_with_checkpoints(home, write_script(RESTORING))
@@ -147,7 +143,6 @@ def test_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, cli: Cli,
     assert folder.attempts() == [1, 2]
 
 
-@needs("many processes")
 def test_a_trial_none_of_whose_checkpoints_can_be_read_is_not_begun_anew(
     home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
@@ -170,7 +165,6 @@ def test_a_trial_none_of_whose_checkpoints_can_be_read_is_not_begun_anew(
     assert resumed.output == "checkpoint None 0\n"
 
 
-@needs("many processes")
 def test_what_is_gone_is_named(home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path) -> None:
     """A missing directory, interpreter, command or trial is named in the error."""
     script = write_script(RESTORING)
@@ -192,7 +186,6 @@ def test_what_is_gone_is_named(home: Home, cli: Cli, write_script: WriteScript, 
     assert folder.attempts() == [1]
 
 
-@needs("many processes")
 def test_a_script_that_was_started_by_itself_can_be_resumed(
     cli: Cli, run_script: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
@@ -244,7 +237,6 @@ def test_only_a_running_trial_can_be_paused(home: Home, cli: Cli, write_script: 
     assert "is not running" in ended.errors
 
 
-@needs("many processes")
 def test_a_completed_trial_is_resumed_only_if_that_is_meant(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """Resuming a completed trial needs --again, and the refusal counts the reports it would hide."""
     script = write_script(
@@ -280,7 +272,6 @@ def test_a_program_that_does_not_report_is_completed_too(home: Home, cli: Cli) -
     assert home.trial(1).attempts() == [1]
 
 
-@needs("many processes")
 def test_a_trial_is_resumed_with_another_command(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
@@ -298,7 +289,6 @@ def test_a_trial_is_resumed_with_another_command(
     assert (command.argv, command.cwd) == (launched, str(tmp_path))
 
 
-@needs("many processes")
 def test_a_command_that_cannot_be_started_replaces_none(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """A second number is taken for no program, and a program that is not there is named."""
     folder = trial_with_checkpoints(home, write_script(RESTORING))
@@ -314,7 +304,6 @@ def test_a_command_that_cannot_be_started_replaces_none(home: Home, cli: Cli, wr
     assert folder.attempts() == [1]
 
 
-@needs("many processes")
 def test_a_resume_waits_for_the_pause_that_it_follows(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:

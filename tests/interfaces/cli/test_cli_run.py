@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from interfaces.cli.commands import Cli, StartCli, WriteScript
-from parts import needs
 from processes import wait_for
 
 from core_sdk import client
@@ -87,7 +86,6 @@ def test_a_run_ends_as_its_script(cli: Cli, write_script: WriteScript, source: s
     assert cli("run", "--", sys.executable, str(write_script(source))).status == status
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     ("in_context", "after", "status", "state", "words"),
     [
@@ -121,7 +119,6 @@ def test_the_state_the_last_line_and_the_exit_status_agree(
     assert state in cli("trial", "describe", "1").output
 
 
-@needs("many processes")
 def test_ctrl_c_cancels_a_trial_that_can_be_resumed(cli: Cli, start_cli: StartCli, write_script: WriteScript) -> None:
     """Ctrl-C cancels the trial, and a resume continues from its last checkpoint."""
     script = write_script(
@@ -307,7 +304,6 @@ def test_the_script_reads_our_input(cli: Cli, write_script: WriteScript) -> None
 NAMING = "from core_sdk import core\nwith core.init(name='digits'): pass\n"
 
 
-@needs("many processes")
 @pytest.mark.parametrize("num_runs", [1, 3])
 def test_a_script_that_names_its_experiment_leaves_no_other_behind(
     home: Home, cli: Cli, write_script: WriteScript, num_runs: int
@@ -326,7 +322,6 @@ def test_a_script_that_names_its_experiment_leaves_no_other_behind(
     assert cli("experiment", "describe", "train.py").status == 3
 
 
-@needs("many processes")
 def test_scripts_that_name_nothing_share_an_experiment(
     home: Home, cli: Cli, start_cli: StartCli, tmp_path: Path
 ) -> None:
@@ -359,7 +354,6 @@ def test_what_cannot_be_started_leaves_no_experiment(home: Home, cli: Cli, tmp_p
     assert home.experiment_ids() == []
 
 
-@needs("many processes")
 def test_nobody_else_may_read_what_is_recorded(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """All files of the home are readable by the user only, whatever the umask."""
     script = write_script("from core_sdk import core\nwith core.init(labels=['a']) as c: c.train.report_progress(1)\n")
@@ -430,7 +424,6 @@ def test_arguments_are_filled_with_hyperparameters(home: Home, cli: Cli, write_s
     assert home.trial_ids() == [1, 2]
 
 
-@needs("many processes")
 def test_a_script_that_contradicts_the_command_line_is_believed(
     home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
@@ -487,7 +480,6 @@ def test_a_resumed_script_that_changed_its_mind_is_told(home: Home, cli: Cli, wr
     assert home.trial(1).read_record().hparams == {"lr": 0.1}
 
 
-@needs("many processes")
 @pytest.mark.parametrize(("options", "slot_ids"), [([], [0]), (["--slots", "3"], [0, 1, 2])])
 def test_a_script_finds_its_slots(cli: Cli, write_script: WriteScript, options: list[str], slot_ids: list[int]) -> None:
     """A script finds its slots, at least one, at a start and at a resume."""
@@ -506,7 +498,6 @@ def test_a_script_finds_its_slots(cli: Cli, write_script: WriteScript, options: 
     assert run.output == resumed.output == f"{slot_ids} {[len(slot_ids)]}\n"
 
 
-@needs("many processes")
 def test_a_script_with_several_slots_needs_a_distributed_context(cli: Cli, write_script: WriteScript) -> None:
     """One process on several slots is told which command takes them all, or how it says that it does."""
     script = write_script("from core_sdk import core\nwith core.init() as context: print(context.info.slot_ids)\n")

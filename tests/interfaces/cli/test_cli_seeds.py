@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-import pytest
 from interfaces.cli.commands import Cli, WriteScript
-from parts import needs
 
 from core_sdk._home import Home
 
@@ -26,7 +24,6 @@ ON_RANKS = """
 """
 
 
-@needs("many processes")
 def test_the_seed_of_the_command_line_has_precedence(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """--seed overrides the script's seed, also in resumes and continuations, unless another is given."""
     script = write_script(
@@ -58,7 +55,6 @@ def test_the_seed_of_the_command_line_has_precedence(home: Home, cli: Cli, write
     assert "--seed" in refused[0].errors
 
 
-@needs("many processes")
 def test_without_an_option_the_seed_of_the_script_counts(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """Without --seed, the script's seed is used by the trial and its loaders, also in a continuation."""
     script = write_script(
@@ -79,8 +75,6 @@ def test_without_an_option_the_seed_of_the_script_counts(home: Home, cli: Cli, w
     assert (run.output, continued.output) == ("8 8\n", "9 9\n")
 
 
-@needs("many processes")
-@pytest.mark.slow
 def test_the_ranks_of_a_launcher_have_one_seed(cli: Cli, write_script: WriteScript) -> None:
     """All ranks have one seed, of the script or of the command line, and equal seeds give equal results."""
     script = write_script(ON_RANKS)

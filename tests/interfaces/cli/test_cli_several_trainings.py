@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from interfaces.cli.commands import Cli, StartCli, WriteScript
-from parts import needs
 from processes import Script
 from promises import promise
 
@@ -71,7 +70,7 @@ def test_folds_in_a_loop_are_trials_of_their_own(home: Home, cli: Cli, write_scr
     assert (again.status, "the program of trial 1" in again.errors) == (1, True)
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=needs("many processes"))])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_of_a_pool_are_trials_of_their_own(
     home: Home, cli: Cli, write_script: WriteScript, method: str
 ) -> None:
@@ -82,7 +81,6 @@ def test_workers_of_a_pool_are_trials_of_their_own(
     assert sorted(trial.hparams["fold"] for trial in trials(home)) == [0, 1, 2]
 
 
-@needs("many processes")
 @pytest.mark.parametrize("way", ["SIGTERM", "pause"])
 def test_a_stop_is_for_all_that_the_script_still_trains(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, way: str
@@ -112,7 +110,6 @@ def test_under_plain_python_a_signal_stops_the_later_trainings_too(
     assert states(home) == ["COMPLETED", "PAUSED", "PAUSED"]
 
 
-@needs("many processes")
 def test_a_resume_of_the_first_trains_all_again_and_goes_on_with_those_of_a_job(
     home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
@@ -129,7 +126,6 @@ def test_a_resume_of_the_first_trains_all_again_and_goes_on_with_those_of_a_job(
     assert [trial.num_attempts for trial in trials(home)][5:] == [2, 2, 2]
 
 
-@needs("many processes")
 def test_in_a_search_the_first_training_is_the_searchs(home: Home, cli: Cli, tmp_path: Path) -> None:
     """In a search, later trainings share the hyperparameters but belong to the script's experiment."""
     (tmp_path / "train.py").write_text(FOLDS)

@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 from interfaces.cli.commands import COMMAND, StartCli, WriteScript
-from parts import needs
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk._execution.agent.starting import Agent
@@ -51,7 +50,6 @@ def agent_of(run: psutil.Process) -> psutil.Process:
     return agent
 
 
-@needs("many processes")
 @pytest.mark.parametrize("launcher", [(), LAUNCHER], ids=["script", "launcher"])
 @pytest.mark.parametrize("receivers", ["all by SIGTERM", "all by SIGUSR1", "the agent by all"])
 def test_what_a_script_saves_and_prints_after_a_stop_is_kept(
@@ -127,7 +125,6 @@ def stalled(home: Home, write_script: WriteScript) -> Iterator[subprocess.Popen[
         os.close(read)
 
 
-@needs("many processes")
 def test_a_reader_who_stalls_does_not_hold_up_a_stop(home: Home, stalled: subprocess.Popen[bytes]) -> None:
     """The training saves and is recorded as paused, and the command ends, with the log whole."""
     stalled.terminate()
@@ -139,7 +136,6 @@ def test_a_reader_who_stalls_does_not_hold_up_a_stop(home: Home, stalled: subpro
         assert len(index.checkpoints(trial_id=1)) == 1
 
 
-@needs("many processes")
 def test_a_reader_who_stalls_does_not_keep_an_ended_trial_running(home: Home, stalled: subprocess.Popen[bytes]) -> None:
     """A stalled reader delays the command but not the end of the trial."""
     [script] = [

@@ -9,7 +9,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import pytest
 from home.journals import START, age, new_trial, record, report, stored
 from interfaces.cli.commands import Cli, run_cli
 
@@ -101,7 +100,6 @@ def test_a_table_of_ten_thousand_rows_is_laid_out_at_once() -> None:
     assert table.count("\n") == 10_003
 
 
-@pytest.mark.slow
 def test_thousands_of_trials_and_checkpoints_are_listed_within_two_seconds(home: Home, tmp_path: Path) -> None:
     """10,000 checkpoints and 5,000 trials; the index has been built before."""
     record(new_trial(home), *(stored(f"{number:036d}", number) for number in range(10_000)))

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pytest
 from interfaces.cli.commands import WarmCli
-from parts import needs, sample
 
 SCRIPT = """\
 import core_sdk as det
@@ -227,8 +226,7 @@ def in_that_home(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     monkeypatch.setenv("CORE_SDK_HOME", str(place / "home"))
 
 
-@needs("many processes")
-@pytest.mark.parametrize("mistake", sample(COMMANDS, every=4), ids=lambda mistake: mistake.arguments)
+@pytest.mark.parametrize("mistake", COMMANDS, ids=lambda mistake: mistake.arguments)
 def test_a_command_says_what_to_type_instead(mistake: Command, place: Path, warm_cli: WarmCli) -> None:
     """Each mistyped command is answered with what is wrong and what there is."""
     ended = warm_cli.run(place, *mistake.arguments.split())
@@ -248,8 +246,7 @@ def test_a_configuration_is_refused_by_line_and_key(mistake: Config, place: Path
     assert ended.status == mistake.status
 
 
-@needs("many processes")
-@pytest.mark.parametrize("mistake", sample(PROGRAMS, every=4), ids=lambda mistake: mistake.says or "NaN")
+@pytest.mark.parametrize("mistake", PROGRAMS, ids=lambda mistake: mistake.says or "NaN")
 def test_a_script_ends_with_what_to_write_instead(mistake: Program, place: Path) -> None:
     """A mistake in a script ends with a last line, or a warning, that says what to write instead."""
     source = textwrap.dedent(mistake.source)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from home.journals import new_trial
 from interfaces.server.visitor import Visitor
-from parts import needs
 from processes import Script
 
 from core_sdk._execution.experiments.calling import await_end_of_master, call
@@ -88,7 +87,6 @@ def test_a_running_trial_is_asked_to_stop(home: Home, start_script: Callable[...
     assert (again.status, again.problem) == (409, "trial_not_running")
 
 
-@needs("many processes")
 def test_a_trial_is_resumed_and_outlives_the_server(home: Home, start_script: Callable[..., Script]) -> None:
     """A trial that the server resumes outlives it; resuming a running trial is refused."""
     script = start_script(TRAIN)
@@ -146,7 +144,6 @@ def test_archived_trials_are_left_out_unless_they_are_asked_for(visitor: Visitor
     assert visitor.question("/runs", experiment=1)["ids"] == [3, 1]
 
 
-@needs("many processes")
 def test_an_action_starts_the_master_that_it_needs(home: Home) -> None:
     """An action starts the master that it needs, and passes on the master's refusal."""
     config = f"name: one\nentrypoint: [{sys.executable}, -c, pass]\nsearcher: {{name: single, metric: loss}}\n"

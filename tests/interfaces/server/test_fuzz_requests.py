@@ -114,7 +114,6 @@ def test_random_requests_neither_fail_nor_leave_the_home(visitor: Visitor, home:
     assert home.trial_ids() == [1, 2, 3]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_a_hundred_thousand_random_requests(visitor: Visitor, home: Home) -> None:
     """A hundred thousand random requests cause no failure and touch nothing outside the home."""

@@ -22,7 +22,6 @@ from home.journals import append, lines, new_trial, record, report
 from interfaces.cli.commands import StartCli
 from interfaces.cli.conftest import start_cli
 from interfaces.server.test_actions import TRAIN
-from parts import needs
 from processes import Script
 
 from core_sdk._home import Home
@@ -105,7 +104,6 @@ def ask(url: str, path: str) -> dict[str, object]:
     return answer
 
 
-@needs("many processes")
 def test_the_page_is_served_until_ctrl_c(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
     """`core-sdk ui` prints only the address with its token on stdout and serves until Ctrl-C."""
     record(new_trial(home), report(1, loss=0.5))
@@ -121,7 +119,6 @@ def test_the_page_is_served_until_ctrl_c(home: Home, start_ui: Callable[..., tup
     assert token_of(url) not in err
 
 
-@needs("many processes")
 def test_the_first_look_at_the_records_is_told_of(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
     """While the records are first read, the server reports its progress and other questions wait."""
     record(new_trial(home), report(1, loss=0.5))
@@ -184,7 +181,6 @@ def test_another_address_needs_a_token(start_ui: Callable[..., tuple[Script, str
     assert "whoever has the token can pause, resume, kill and delete" in " ".join(err.split())
 
 
-@needs("many processes")
 def test_pages_hear_of_what_is_reported(
     home: Home, start_ui: Callable[..., tuple[Script, str]], start_script: Callable[..., Script]
 ) -> None:
@@ -203,7 +199,6 @@ def test_pages_hear_of_what_is_reported(
     page.close()
 
 
-@needs("many processes")
 def test_a_page_that_was_away_hears_what_it_missed(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
     """A page that reconnects gets the events that it missed, or is told to ask for everything."""
     folder = new_trial(home)
@@ -239,7 +234,6 @@ def test_a_server_ends_although_pages_are_open(start_ui: Callable[..., tuple[Scr
     assert status in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 
 
-@needs("many processes")
 def test_idle_connections_of_others_do_not_block_the_page(
     home: Home, start_ui: Callable[..., tuple[Script, str]]
 ) -> None:
@@ -302,7 +296,6 @@ def test_connections_of_another_user_do_not_push_out_one_that_has_not_yet_asked(
     slow.close()
 
 
-@needs("many processes")
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET"])
 def test_a_request_without_an_end_is_given_up(start_ui: Callable[..., tuple[Script, str]], sent: bytes) -> None:
     """A request that is never completed is dropped."""
@@ -316,7 +309,6 @@ def test_a_request_without_an_end_is_given_up(start_ui: Callable[..., tuple[Scri
                 pass
 
 
-@needs("many processes")
 def test_ctrl_c_with_an_open_page_says_nothing_of_tasks(start_ui: Callable[..., tuple[Script, str]]) -> None:
     """Ctrl-C with an open page prints no traceback."""
     script, url = start_ui()
@@ -333,7 +325,6 @@ def test_ctrl_c_with_an_open_page_says_nothing_of_tasks(start_ui: Callable[..., 
     assert "Cancel" not in err
 
 
-@needs("many processes")
 def test_a_token_file_that_others_can_read_is_told_of(
     start_ui: Callable[..., tuple[Script, str]], tmp_path: Path
 ) -> None:

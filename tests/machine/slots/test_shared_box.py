@@ -17,7 +17,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from parts import needs
 
 from core_sdk._home import Home
 from core_sdk._machine.slots import PostedTicket, SlotDirectory
@@ -131,12 +130,11 @@ def _kill_one(box: Path, chosen: random.Random) -> None:
             os.kill(chosen.choice(found).pid, signal.SIGKILL)
 
 
-@needs("many processes")
 @pytest.mark.parametrize(
     ("num_users", "num_trials", "num_slots", "num_kills", "num_samples"),
     [
         pytest.param(1, 3, 2, 3, 100, id="sample"),
-        pytest.param(3, 20, 4, 60, 10_000, id="whole", marks=[pytest.mark.slow, pytest.mark.timeout(3000)]),
+        pytest.param(3, 20, 4, 60, 10_000, id="whole", marks=pytest.mark.timeout(3000)),
     ],
 )
 def test_no_slot_is_shared_whoever_is_killed(
