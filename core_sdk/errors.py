@@ -56,31 +56,22 @@
     ├── ChannelError                  what carries objects between ranks
     │   ├── JoinError                 the ranks did not come together
     │   │   ├── RanksMissingError
-    │   │   ├── ChiefNotFoundError
     │   │   ├── ContradictoryRanksError (ValueError)
-    │   │   ├── NoChannelKeyError (ValueError)
-    │   │   ├── HorovodNotInitializedError (ValueError)
     │   │   ├── SeveralRanksError (ValueError)
-    │   │   └── SeveralNodesError (ValueError)
     │   ├── RankFailedError           another rank raised an error
     │   ├── RankDiedError
     │   ├── RankLeftError
     │   ├── CollectiveMismatchError
     │   ├── CollectiveTimeoutError
-    │   ├── MessageTooLargeError (ValueError)
-    │   ├── UnreadableObjectError     an object that fails when it is unpickled
-    │   └── ChannelClosedError
     ├── WorkerError                   a worker group, or one of its workers
     │   ├── WorkerFailedError         a call raised an error on a worker
     │   ├── WorkerDiedError
     │   ├── WorkersNotStartedError
-    │   ├── WorkersEndedError
     │   ├── NodeLostError             the node of a worker or an attempt does not answer
     │   ├── RayClusterError           a Ray cluster that cannot be used
     │   ├── CallTimeoutError (TimeoutError)
     │   ├── NotPicklableError (TypeError)
     │   ├── ReplicaDiedError          a worker of a creator trainer
-    │   ├── ResourcesMissingError (ValueError)  more than this machine will ever have
     │   └── TrainingFailedError       what `TorchTrainer.fit()` raises
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
@@ -113,8 +104,6 @@
     └── InvalidNameError
     MediaError (ValueError)           a value of `core_sdk.media` that cannot be made
     └── MediaTooLargeError
-    CheckpointDirectoryError (ValueError)  a directory that cannot be reported as a checkpoint
-    UnevenReportsError (ValueError)   ranks report differently
     CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
     CodeDirectoryError (ValueError)   a directory that cannot become an experiment's code
     AmbiguousNameError (ValueError)   a name that several experiments have
@@ -696,37 +685,12 @@ class RanksMissingError(JoinError):
         )
 
 
-class ChiefNotFoundError(JoinError):
-    def __init__(self, rank: int, where: str, tried: Sequence[str], timeout_s: float) -> None:
-        attempts = "; ".join(tried) or "nothing was found there"
-        super().__init__(
-            f"rank {rank} could not reach rank 0, the chief, through {where} within {timeout_s:g} s ({attempts}). Does "
-            "rank 0 run and make its DistributedContext? Between nodes, chief_ip must be an address of its node."
-        )
-
-
 class ContradictoryRanksError(JoinError, ValueError):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         super().__init__(
             f"the ranks contradict each other: {'; '.join(problems)}. Each process needs a rank of its own, and all "
             "the same size; two groups that one process starts side by side need different pub_port numbers."
-        )
-
-
-class NoChannelKeyError(JoinError, ValueError):
-    def __init__(self, num_nodes: int) -> None:
-        super().__init__(
-            f"the ranks on {num_nodes} nodes have no key to prove who they are. Start them with torchrun or `python -m "
-            "launch.torch_distributed`, and use DistributedContext.from_torch_distributed(); or give every rank the "
-            "same secret in CORE_SDK_CHANNEL_KEY, and rendezvous='tcp://HOST:PORT'."
-        )
-
-
-class HorovodNotInitializedError(JoinError, ValueError):
-    def __init__(self) -> None:
-        super().__init__(
-            "Horovod is not initialized: call hvd.init() first, once per process, and hvd.shutdown() at the end."
         )
 
 
@@ -749,15 +713,6 @@ class SeveralRanksError(JoinError, ValueError):
             "from_deepspeed(). Where a framework starts the ranks itself (Lightning's Trainer with "
             f"devices={num_ranks}, say), start them with `python -m launch.torch_distributed "
             f"--nproc-per-node={num_ranks} train.py` instead."
-        )
-
-
-class SeveralNodesError(JoinError, ValueError):
-    def __init__(self, num_nodes: int) -> None:
-        super().__init__(
-            f"this trial has {num_nodes} nodes, and on each this program would start workers of its own. Start it with "
-            "`python -m launch.torch_distributed -- python train.py`: its ranks are the workers then. Or give the "
-            'trial no slots, and let the program itself ask Ray for its workers (engine="ray").'
         )
 
 
@@ -813,38 +768,17 @@ class CollectiveTimeoutError(ChannelError):
         )
 
 
-class MessageTooLargeError(ChannelError, ValueError):
-    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(
-            f"an object of {size_bytes:,} bytes is too large for the channel between ranks, which carries up to "
-            f"{limit_bytes:,}. Send tensors with torch.distributed, or store them in a checkpoint."
-        )
-
-
-class UnreadableObjectError(ChannelError):
-    """An object from another rank cannot be unpickled."""
-
-    def __init__(self, sender: int, reader: int, error_text: str) -> None:
-        self.sender = sender
-        self.reader = reader
-        super().__init__(
-            f"rank {reader} could not unpickle the object that rank {sender} sent: {error_text}. Send only what all "
-            "ranks can import, in one version."
-        )
-
-
-class ChannelClosedError(ChannelError):
-    def __init__(self, call: str, is_forked: bool) -> None:
-        reason = "it belongs to the parent process" if is_forked else "it is closed"
-        super().__init__(f"{call} on a DistributedContext that cannot be used: {reason}.")
-
-
 def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
 
 
 class WorkerError(CoreSDKError):
     """A worker group, or one of its workers, cannot do what it was asked to do."""
+
+    @classmethod
+    def ended(cls, action: str, reason: str) -> WorkerError:
+        """`reason` follows "the workers of this group", for example: were killed."""
+        return cls(f"cannot {action}: the workers of this group {reason}.")
 
 
 class WorkerFailedError(WorkerError):
@@ -884,11 +818,6 @@ class WorkersNotStartedError(WorkerError):
     def __init__(self, num_workers: int, reason: str) -> None:
         self.num_workers = num_workers
         super().__init__(f"{num_workers} workers could not be started: {reason.removesuffix('.')}.")
-
-
-class WorkersEndedError(WorkerError):
-    def __init__(self, action: str, reason: str) -> None:
-        super().__init__(f"cannot {action}: the workers of this group {reason}.")
 
 
 class NodeLostError(WorkerError):
@@ -949,11 +878,6 @@ class NotPicklableError(WorkerError, TypeError):
             f"{what} cannot be pickled{where}: {error_text}. Make this object on the worker instead, and send what it "
             "is made of."
         )
-
-
-class ResourcesMissingError(WorkerError, ValueError):
-    def __init__(self, asked: str, there: str) -> None:
-        super().__init__(f"the workers ask for {asked}; this machine has {there}. Start fewer, or ask for less.")
 
 
 class TrainingFailedError(WorkerError):
@@ -1159,26 +1083,6 @@ class InvalidNameError(InvalidMetricError):
     def __init__(self, what: str, name: object, problem: str) -> None:
         ValueError.__init__(self, f"{what} {name!r} {problem}")
         self.name = name
-
-
-class CheckpointDirectoryError(ValueError):
-    """A directory cannot be reported as a checkpoint. `problem` follows its path, for example: does not exist."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(
-            f"the checkpoint's directory {path} {problem}: report() copies it, so it must be there until report() has "
-            "returned"
-        )
-
-
-class UnevenReportsError(ValueError):
-    """A rank brings a checkpoint to a report at which another rank brings none, or never arrives."""
-
-    def __init__(self, rank: int, report: int, other_rank: int, problem: str) -> None:
-        super().__init__(
-            f"rank {rank} gives a checkpoint in its report {report}, and rank {other_rank} {problem}. Let all ranks "
-            "call report() equally often, and either all ranks or rank 0 alone give a checkpoint"
-        )
 
 
 class CheckpointConflictError(ValueError):

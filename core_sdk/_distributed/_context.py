@@ -116,7 +116,7 @@ class DistributedContext(OfOneProcess):
     ) -> Self:
         """The ranks that Horovod has started, which meet through it: `hvd` is `horovod.torch`, after its `init()`.
 
-        Raises `HorovodNotInitializedError`.
+        Raises `JoinError` if Horovod is not initialized.
         """
         from core_sdk._distributed.joining._horovod import horovod_place, horovod_rendezvous  # useless without Horovod
 

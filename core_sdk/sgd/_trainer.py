@@ -27,8 +27,8 @@ from core_sdk.errors import (
     ReplicaDiedError,
     StateMismatchError,
     WorkerDiedError,
+    WorkerError,
     WorkerFailedError,
-    WorkersEndedError,
 )
 from core_sdk.loop._keeping import kept_parts
 from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, TrainerMark
@@ -457,11 +457,11 @@ class PyTorchTrainer:
     def _running(self, action: str) -> Replicas:
         """Returns the workers. After a death or an error, starts them again if there is a state to go on from."""
         if self._replicas is None:
-            raise WorkersEndedError(f"{action}()", "were ended by shutdown()")
+            raise WorkerError.ended(f"{action}()", "were ended by shutdown()")
         if self._replicas.are_ended:
             self._checkpoints.settle_or_lose()
             if not self._checkpoints.lead_to(self._mark):
-                raise WorkersEndedError(
+                raise WorkerError.ended(
                     f"{action}()",
                     "have ended with an error, and there is no state to go on from. restore() a file of save(), or "
                     "make a new trainer; train(max_retries=1) keeps states",

@@ -44,7 +44,8 @@ def report(
     report with a checkpoint, or one without where no checkpoint is to be expected. That is so if the searcher has
     stopped the trial, if it has no checkpoint, and if more reports have come without one than lay between the last two.
 
-    Raises `InvalidMetricError`, `CheckpointDirectoryError`, `UnevenReportsError`, or the errors of storages.
+    Raises `InvalidMetricError`, `ValueError` for a directory that does not exist or if the ranks report differently,
+    or the errors of storages.
     """
     mode = CheckpointUploadMode(checkpoint_upload_mode)
     is_async = mode is CheckpointUploadMode.ASYNC

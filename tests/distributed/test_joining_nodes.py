@@ -54,7 +54,7 @@ def test_a_rank_that_never_comes_is_named_by_all(stage: Stage, cells: Sequence[C
             outcomes = ranks.outcomes()
             began_at = max(ranks[rank].time_of("begins") for rank in others)
 
-        error = "RanksMissingError" if cell.culprit else "ChiefNotFoundError"
+        error = "RanksMissingError" if cell.culprit else "JoinError"
         assert {outcome.error for outcome in outcomes.values()} == {error}, outcomes
         assert all(cell.culprit in told(outcome)[1] for outcome in outcomes.values()), outcomes
         assert max(outcome.ended_at for outcome in outcomes.values()) - began_at < JOIN_TIMEOUT_S + 7.0, outcomes

@@ -26,11 +26,11 @@ _COLLECTIVES = """
 import json, os, sys
 import torch, horovod.torch as hvd
 from core_sdk.core import DistributedContext
-from core_sdk.errors import HorovodNotInitializedError
+from core_sdk.errors import JoinError
 
 try:
     DistributedContext.from_horovod(hvd)
-except HorovodNotInitializedError as error:
+except JoinError as error:
     refused = str(error)
 
 hvd.init()

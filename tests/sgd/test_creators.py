@@ -19,10 +19,9 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from core_sdk.errors import (
     MissingDependencyError,
     NotPicklableError,
-    ResourcesMissingError,
     StateMismatchError,
+    WorkerError,
     WorkerFailedError,
-    WorkersEndedError,
 )
 from core_sdk.loop import ShardedDataset
 from core_sdk.sgd import PyTorchTrainer, Runner
@@ -280,7 +279,7 @@ def test_what_functions_get_wrong_is_named() -> None:
         assert trainer.epoch == 2, "the last one was trained"
 
     for call in (trainer.train, trainer.validate, trainer.get_model):
-        with pytest.raises(WorkersEndedError, match=r"cannot .*\(\): the workers .* were ended by shutdown\(\)"):
+        with pytest.raises(WorkerError, match=r"cannot .*\(\): the workers .* were ended by shutdown\(\)"):
             call()
     trainer.shutdown()
 
@@ -291,7 +290,7 @@ def test_after_an_error_without_a_state_the_trainer_waits_for_one(tmp_path: Path
         saved = trainer.save(tmp_path / "saved")
         with pytest.raises(WorkerFailedError, match="out of luck"):
             trainer.train()
-        with pytest.raises(WorkersEndedError, match="there is no state to go on from"):
+        with pytest.raises(WorkerError, match="there is no state to go on from"):
             trainer.train()
         trainer.restore(saved)
         assert trainer.apply_all_workers(lambda runner: runner.epoch) == [0, 0]
@@ -325,7 +324,7 @@ def test_wrong_arguments_are_refused_before_anything_starts() -> None:
         ({"dataloader_config": {"batch_sampler": 1}}, ValueError, "dataloader_config has batch_sampler"),
         ({"scheduler_step_freq": "pass"}, ValueError, "scheduler_step_freq is 'pass'"),
         ({"engine": "spark"}, ValueError, "engine is 'spark'"),
-        ({"use_gpu": True, "num_replicas": 9}, ResourcesMissingError, "the workers ask for 9 GPUs"),
+        ({"use_gpu": True, "num_replicas": 9}, WorkerError, "the workers ask for 9 GPUs"),
         ({"engine": "ray"}, MissingDependencyError, r'pip install "core-sdk\[ray\]"'),
         (
             {"config": {"lock": threading.Lock()}},

@@ -8,7 +8,7 @@ import pytest
 
 from core_sdk._ground.environment.names import RUN_INFO_VARIABLE
 from core_sdk._ground.records import PLACED, ClusterInfo, encode_file
-from core_sdk.errors import SeveralNodesError
+from core_sdk.errors import JoinError
 from core_sdk.train import ScalingConfig
 from core_sdk.train.torch import TorchTrainer
 
@@ -35,5 +35,5 @@ def test_workers_of_one_program_on_several_nodes_are_refused(tmp_path: Path, mon
     (tmp_path / "run.json").write_bytes(encode_file(info))
     monkeypatch.setenv(RUN_INFO_VARIABLE, str(tmp_path / "run.json"))
 
-    with pytest.raises(SeveralNodesError, match=r"this trial has 2 nodes.*launch\.torch_distributed"):
+    with pytest.raises(JoinError, match=r"this trial has 2 nodes.*launch\.torch_distributed"):
         fit(16)

@@ -13,7 +13,14 @@ import msgspec
 
 from core_sdk._distributed._topology import RankIdentity
 from core_sdk._distributed.calls._call_site import CollectiveCall
-from core_sdk._distributed.calls._collectives import CHIEF, NOTHING, Contents, StarChannel, milliseconds_until
+from core_sdk._distributed.calls._collectives import (
+    CHIEF,
+    NOTHING,
+    Contents,
+    StarChannel,
+    milliseconds_until,
+    too_large,
+)
 from core_sdk._distributed.calls._late_ranks import findings_on
 from core_sdk._distributed.transport._connection import Peer
 from core_sdk._distributed.transport._encoding import Buffer, Contribution, Decoded, join
@@ -25,7 +32,7 @@ from core_sdk._distributed.transport._frames import (
     FrameKind,
 )
 from core_sdk._distributed.transport._messages import Fault, Message
-from core_sdk.errors import ChannelError, MessageTooLargeError, UnreadableObjectError
+from core_sdk.errors import ChannelError
 
 logger = logging.getLogger("core_sdk.distributed")
 
@@ -101,7 +108,7 @@ class ChiefChannel(StarChannel):
         try:
             # Decoded before the delivery, so that an unreadable value fails the call on all ranks.
             decoded = [Decoded(rank and self._decoded(rank, content)) for rank, content in enumerate(contents)]
-        except UnreadableObjectError as error:
+        except ChannelError as error:
             self._deliver(call, Contribution.of_error(self.rank, error))
             raise
         self._deliver(call, NOTHING, pieces)
@@ -293,4 +300,4 @@ def _too_large(pieces: Sequence[Buffer]) -> Contribution | None:
     num_bytes = sum(map(len, pieces))
     if num_bytes <= MAX_PAYLOAD_BYTES:
         return None
-    return Contribution.of_error(CHIEF, MessageTooLargeError(num_bytes, MAX_PAYLOAD_BYTES))
+    return Contribution.of_error(CHIEF, too_large(num_bytes))

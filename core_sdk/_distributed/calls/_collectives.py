@@ -18,7 +18,7 @@ from core_sdk._distributed._channel import Channel, Listener
 from core_sdk._distributed._topology import RankIdentity
 from core_sdk._distributed.calls._call_site import CallSites, CollectiveCall, describe
 from core_sdk._distributed.calls._control_thread import ControlThread
-from core_sdk._distributed.calls._group_state import GroupState
+from core_sdk._distributed.calls._group_state import GroupState, closed
 from core_sdk._distributed.calls._late_ranks import StatusSurvey
 from core_sdk._distributed.transport._connection import Peer
 from core_sdk._distributed.transport._encoding import Buffer, Contribution, Decoded, RankFailure, decode
@@ -35,11 +35,8 @@ from core_sdk._distributed.transport._messages import (
     TimedOut,
 )
 from core_sdk.errors import (
-    ChannelClosedError,
     ChannelError,
-    MessageTooLargeError,
     RankFailedError,
-    UnreadableObjectError,
 )
 
 logger = logging.getLogger("core_sdk.distributed")
@@ -190,7 +187,7 @@ class StarChannel(Channel):
         return [own_value if rank == self.rank else self._read(rank, content) for rank, content in enumerate(contents)]
 
     def _read(self, sender: int, content: Buffer | Decoded) -> Any:
-        """Returns the object. Raises `UnreadableObjectError`."""
+        """Returns the object. Raises `ChannelError`."""
         return content.value if isinstance(content, Decoded) else self._decoded(sender, content)
 
     def _decoded(self, sender: int, content: Buffer) -> Any:
@@ -199,7 +196,10 @@ class StarChannel(Channel):
         except Exception as error:
             text = "".join(traceback.format_exception_only(error)).strip()
             reader, known_sender = (self.ranks[rank].known_as for rank in (self.rank, sender))
-            raise UnreadableObjectError(known_sender, reader, text) from error
+            raise ChannelError(
+                f"rank {reader} could not unpickle the object that rank {known_sender} sent: {text}. Send only what "
+                "all ranks can import, in one version."
+            ) from error
 
     def _make(
         self, operation: int, compute: Callable[[], object] | None, is_patient: bool = False
@@ -210,7 +210,7 @@ class StarChannel(Channel):
         """
         site = self._sites.current_call_site(num_ours=2)
         if self._is_inherited or self._has_left:
-            raise ChannelClosedError(CollectiveOperation.NAMES[operation], is_forked=self._is_inherited)
+            raise closed(CollectiveOperation.NAMES[operation], is_forked=self._is_inherited)
         value, contribution, own_error = self._contribution(compute)
         if not self._calling.acquire(False):
             self._refuse_thread(CollectiveCall(operation, self._num_calls, site))
@@ -239,7 +239,7 @@ class StarChannel(Channel):
             value = compute()
             contribution = Contribution.of_value(value)
             if len(contribution.content) > MAX_PAYLOAD_BYTES:
-                raise MessageTooLargeError(len(contribution.content), MAX_PAYLOAD_BYTES)
+                raise too_large(len(contribution.content))
             return value, contribution, None
         except BaseException as error:  # noqa: BLE001 - raised again, once the others know of it
             return None, Contribution.of_error(self.rank, error), error
@@ -250,7 +250,7 @@ class StarChannel(Channel):
         On other ranks they may call in the other order: then each would get the other's result.
         """
         if self._is_closed:
-            raise ChannelClosedError(str(call), is_forked=False)
+            raise closed(call)
         error = RuntimeError(
             f"two threads call at once on one DistributedContext: {threading.current_thread().name} called "
             f"{CollectiveOperation.NAMES[call.operation]} at {describe(call.site)} while another one was in "
@@ -378,6 +378,13 @@ class StarChannel(Channel):
         for connection in self._connections:
             connection.close()
         self._state.wakeup.close_inherited()
+
+
+def too_large(size_bytes: int) -> ChannelError:
+    return ChannelError(
+        f"an object of {size_bytes:,} bytes is too large for the channel between ranks, which carries up to "
+        f"{MAX_PAYLOAD_BYTES:,}. Send tensors with torch.distributed, or store them in a checkpoint."
+    )
 
 
 def milliseconds_until(deadline: float) -> float:

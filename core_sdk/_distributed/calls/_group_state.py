@@ -9,7 +9,6 @@ from core_sdk._distributed.calls._wakeup_pipe import WakeupPipe
 from core_sdk._distributed.transport._encoding import RankFailure
 from core_sdk._distributed.transport._messages import Died, Fault, Left, Mismatch, TimedOut
 from core_sdk.errors import (
-    ChannelClosedError,
     ChannelError,
     CollectiveMismatchError,
     CollectiveTimeoutError,
@@ -56,7 +55,7 @@ class GroupState:
     def check(self, number: int, call: object) -> None:
         """Raises a `ChannelError` if this rank's call of that number has become impossible."""
         if self._is_closed:
-            raise ChannelClosedError(str(call), is_forked=False)
+            raise closed(call)
         if self._fault is not None:
             raise self._error_of(self._fault)
         for left in list(self._left.values()):
@@ -98,3 +97,9 @@ class GroupState:
         if left.failure is not None:
             return self._error_of(left.failure)
         return RankLeftError(self._known_as[left.rank], str(call))
+
+
+def closed(call: object, *, is_forked: bool = False) -> ChannelError:
+    """Returns the error of a call on a DistributedContext that this process has closed, or inherited by a fork."""
+    reason = "it belongs to the parent process" if is_forked else "it is closed"
+    return ChannelError(f"{call} on a DistributedContext that cannot be used: {reason}.")

@@ -26,7 +26,7 @@ from core_sdk._distributed.transport._messages import (
     decode_message,
 )
 from core_sdk._ground.descriptors import moved_up_socket
-from core_sdk.errors import ChiefNotFoundError, ContradictoryRanksError, JoinError, RankDiedError, RanksMissingError
+from core_sdk.errors import ContradictoryRanksError, JoinError, RankDiedError, RanksMissingError
 
 _FIRST_PAUSE_S = 0.002
 _LAST_PAUSE_S = 0.05
@@ -72,7 +72,12 @@ def _connect(
                 tried[f"{target}: {getattr(error, 'strerror', None) or error}"] = None
         if not any(_targets(address, identity)):
             tried[f"{address.process} can only be reached by ranks on its own host"] = None
-    raise ChiefNotFoundError(identity.rank, rendezvous.where, list(tried)[-8:], timeout_s)
+    attempts = "; ".join(list(tried)[-8:]) or "nothing was found there"
+    raise JoinError(
+        f"rank {identity.rank} could not reach rank 0, the chief, through {rendezvous.where} within {timeout_s:g} s "
+        f"({attempts}). Does rank 0 run and make its DistributedContext? Between nodes, chief_ip must be an address of "
+        "its node."
+    )
 
 
 def _pauses(deadline: float) -> Iterator[None]:

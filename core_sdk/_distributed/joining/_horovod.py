@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from core_sdk._distributed._topology import host_identity
 from core_sdk._distributed.joining._rendezvous import BroadcastRendezvous, Rendezvous
 from core_sdk._ground.environment import RankPlace
-from core_sdk.errors import HorovodNotInitializedError
+from core_sdk.errors import JoinError
 
 # Without a name Horovod uses the type of the object, which differs between rank 0 and the ranks that wait for it.
 # Operations with different names wait for each other forever.
@@ -37,12 +37,14 @@ def horovod_rendezvous(hvd: HorovodModule) -> Rendezvous:
 def horovod_place(hvd: HorovodModule) -> RankPlace:
     """Returns this rank's numbers. Collective.
 
-    Raises `HorovodNotInitializedError`, and `TypeError` for anything but `horovod.torch`.
+    Raises `JoinError` if Horovod is not initialized, and `TypeError` for anything but `horovod.torch`.
     """
     if not hasattr(hvd, "broadcast_object") or not hasattr(hvd, "rank"):
         raise TypeError(f"from_horovod() takes the module horovod.torch, after its init(); not {hvd!r}")
     if not hvd.is_initialized():
-        raise HorovodNotInitializedError
+        raise JoinError(
+            "Horovod is not initialized: call hvd.init() first, once per process, and hvd.shutdown() at the end."
+        )
     if hvd.size() == 1:
         return RankPlace(0, 1, 0, 1, 0, 1)
     gathered = hvd.allgather_object((hvd.local_rank(), host_identity()), name=_PLACE)

@@ -31,7 +31,7 @@ from core_sdk._distributed.joining._rendezvous import (
     own_addresses,
 )
 from core_sdk._ground.environment import Environment, MeetingPlace, launched_chief_ip
-from core_sdk.errors import NoChannelKeyError
+from core_sdk.errors import JoinError
 
 _MIN_KEY_BYTES = 16
 _LOOPBACK = "127.0.0.1"
@@ -126,7 +126,7 @@ def _gathered(address: ChiefAddress) -> Rendezvous:
 def choose_rendezvous(identity: RankIdentity, options: JoinOptions, meeting: MeetingPlace) -> Rendezvous:
     """Chooses the place where the ranks meet.
 
-    Raises `NoChannelKeyError`, or `ValueError` if ranks on several nodes are not told where rank 0 is, for a key that
+    Raises `JoinError`, or `ValueError` if ranks on several nodes are not told where rank 0 is, for a key that
     is too short, and for a `rendezvous` that is neither a directory nor an address.
     """
     if options.rendezvous is not None:
@@ -227,7 +227,11 @@ def _fixed(host: str, port: int, key: bytes) -> Rendezvous:
 
 def _key(meeting: MeetingPlace, identity: RankIdentity) -> bytes:
     if meeting.key is None:
-        raise NoChannelKeyError(identity.cross_size)
+        raise JoinError(
+            f"the ranks on {identity.cross_size} nodes have no key to prove who they are. Start them with torchrun or "
+            "`python -m launch.torch_distributed`, and use DistributedContext.from_torch_distributed(); or give every "
+            "rank the same secret in CORE_SDK_CHANNEL_KEY, and rendezvous='tcp://HOST:PORT'."
+        )
     if len(meeting.key) < _MIN_KEY_BYTES:
         raise ValueError(f"CORE_SDK_CHANNEL_KEY has {len(meeting.key)} bytes; it must have at least {_MIN_KEY_BYTES}")
     return meeting.key

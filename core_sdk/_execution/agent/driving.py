@@ -31,7 +31,7 @@ from core_sdk._home.attempts.restarts import has_begun, next_info
 from core_sdk._home.attempts.run_info import names_trial
 from core_sdk._home.attempts.starting import AttemptStart, begin, resume
 from core_sdk._home.states import TRY_AGAIN
-from core_sdk.errors import SeveralNodesError
+from core_sdk.errors import JoinError
 
 logger = logging.getLogger("core_sdk.agent")
 
@@ -78,12 +78,16 @@ class DrivenTrial:
         of its job has begun, or a new one in the experiment `name`, by default the name of the script.
 
         Raises `HomeNotWritableError`, `RunInfoError`, `InvalidNameError`, `PredecessorRunningError`, or
-        `SeveralNodesError` on each of several nodes that the trial has.
+        `JoinError` on each of several nodes that the trial has.
         """
         home = Home.create(Environment.read().home)
         told = run_info()
         if told is not None and (num_nodes := len(told.container_addrs)) > 1:
-            raise SeveralNodesError(num_nodes)
+            raise JoinError(
+                f"this trial has {num_nodes} nodes, and on each this program would start workers of its own. Start it "
+                "with `python -m launch.torch_distributed -- python train.py`: its ranks are the workers then. Or give "
+                'the trial no slots, and let the program itself ask Ray for its workers (engine="ray").'
+            )
         if names_trial(told) and not has_begun(home, told):
             return cls(home.trial(told.trial.trial_id), told, None)
         named = None if job_id is None else named_job(check_name("job_id", job_id))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from core_sdk._execution.workers._engine import Engine
 from core_sdk._execution.workers.local import LocalEngine
-from core_sdk.errors import ResourcesMissingError
+from core_sdk.errors import WorkerError
 
 if TYPE_CHECKING:
     from core_sdk._execution.workers.ray import Strategy
@@ -35,14 +35,14 @@ def open_engine(
     machine.
 
     `num_cpus`, `num_gpus` and `resources` are those of one worker, of which there will be `num_workers`. On this
-    machine workers begin with `imported_modules`. Raises `ResourcesMissingError` if this machine has too little, and
+    machine workers begin with `imported_modules`. Raises `WorkerError` if this machine has too little, and
     for Ray `RayClusterError`, or `MissingDependencyError` if it is not installed.
     """
     if isinstance(engine, Engine):
         return engine
     if engine == "local" or (engine is None and address is None and not _is_connected_to_ray()):
         if label_selector:
-            raise ResourcesMissingError(f"nodes with the labels {label_selector}", "no labels")
+            raise _missing(f"nodes with the labels {label_selector}", "no labels")
         _check_machine(num_gpus * num_workers, resources or {})
         return LocalEngine(imported_modules=imported_modules)
     from core_sdk._execution.workers.ray import RayEngine  # imports Ray
@@ -64,11 +64,13 @@ def _is_connected_to_ray() -> bool:
 
 def _check_machine(num_gpus: float, resources: Mapping[str, float]) -> None:
     if resources:
-        raise ResourcesMissingError(
-            ", ".join(f"{amount:g} {name}" for name, amount in resources.items()), "no such resource"
-        )
+        raise _missing(", ".join(f"{amount:g} {name}" for name, amount in resources.items()), "no such resource")
     if num_gpus:
         import torch  # the workers load it, too
 
         if num_gpus > (there := torch.cuda.device_count()):
-            raise ResourcesMissingError(f"{num_gpus:g} GPUs", f"{there}, and {os.cpu_count()} CPUs")
+            raise _missing(f"{num_gpus:g} GPUs", f"{there}, and {os.cpu_count()} CPUs")
+
+
+def _missing(asked: str, there: str) -> WorkerError:
+    return WorkerError(f"the workers ask for {asked}; this machine has {there}. Start fewer, or ask for less.")

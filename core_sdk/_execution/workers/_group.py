@@ -19,7 +19,7 @@ from core_sdk._execution.workers._messages import encode_request, name_of
 from core_sdk._execution.workers.local import LocalEngine
 from core_sdk._ground.environment import RankPlace
 from core_sdk._machine.processes import WELL, RankSeen
-from core_sdk.errors import NodeLostError, WorkerDiedError, WorkerError, WorkersEndedError
+from core_sdk.errors import NodeLostError, WorkerDiedError, WorkerError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -142,11 +142,11 @@ class WorkerGroup:
     def restart(self, num_workers: int | None = None) -> None:
         """Kills all workers at once, and starts as many again, or `num_workers`.
 
-        Raises `WorkersNotStartedError`, `WorkerDiedError` if one dies meanwhile, or `WorkersEndedError` if the group is
+        Raises `WorkersNotStartedError`, `WorkerDiedError` if one dies meanwhile, or `WorkerError` if the group is
         closed.
         """
         if self._is_closed:
-            raise WorkersEndedError("restart them", "are closed; make a new WorkerGroup")
+            raise WorkerError.ended("restart them", "are closed; make a new WorkerGroup")
         size = self.size if num_workers is None else _checked_size(num_workers)
         self._start.end("were started again", 0)
         self._start = _StartedWorkers(self._engine, size)
@@ -198,7 +198,7 @@ class _StartedWorkers:
                 self.team.signal(rank, number)
 
     def end(self, reason: str, grace_s: float) -> None:
-        self._close(WorkersEndedError("call them", reason))
+        self._close(WorkerError.ended("call them", reason))
         self.team.end(grace_s)
 
     def _serve(self, rank: int) -> None:

@@ -15,12 +15,7 @@ from core_sdk._home import Home, TrialFolder
 from core_sdk._runtime.backends import usual_backend
 from core_sdk._runtime.workers import TrainingWorkers
 from core_sdk.core import DistributedContext
-from core_sdk.errors import (
-    InvalidHP,
-    TrainingFailedError,
-    WorkerDiedError,
-    WorkerFailedError,
-)
+from core_sdk.errors import InvalidHP, TrainingFailedError, WorkerDiedError, WorkerFailedError
 from core_sdk.train._configs import ScalingConfig, TrainRunContext
 from core_sdk.train._driver.callbacks import ReportCallbacks
 from core_sdk.train._driver.growing import growing
@@ -236,7 +231,7 @@ def _fit_as_rank(training: TrainingProgram) -> Result:
 def _engine_of(scaling: ScalingConfig) -> Engine:
     """Returns the engine that starts the workers.
 
-    Raises `ResourcesMissingError`, or `MissingDependencyError` without Ray.
+    Raises `WorkerError` if they ask for too much, or `MissingDependencyError` without Ray.
     """
     return open_engine(
         scaling.engine,

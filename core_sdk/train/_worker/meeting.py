@@ -16,7 +16,6 @@ import msgspec
 
 from core_sdk._distributed import Channel
 from core_sdk._ground.decoding import msgpack_decoder
-from core_sdk.errors import UnevenReportsError
 
 _TOPIC = "report"
 _LOOK_S = 0.2
@@ -64,7 +63,7 @@ class CheckpointMeeting:
     def arrive(self, *, brings: bool) -> bool:
         """Returns whether all ranks bring a checkpoint to this report. Does not wait if this rank brings none.
 
-        Raises `UnevenReportsError`, or the `ChannelError` that has ended the group.
+        Raises `ValueError`, or the `ChannelError` that has ended the group.
         """
         before = self._standings[self._rank]
         report = before.num_reports + 1
@@ -76,7 +75,7 @@ class CheckpointMeeting:
         return self._is_shared(report)
 
     def leave(self) -> None:
-        """Ends this rank's reports. On rank 0, raises `UnevenReportsError` if other ranks wait for another report."""
+        """Ends this rank's reports. On rank 0, raises `ValueError` if other ranks wait for another report."""
         last = self._standings[self._rank]
         self._go_on(Standing(last.num_reports, last.brings, has_ended=True))
         self._is_shared(last.num_reports + 1)
@@ -96,20 +95,20 @@ class CheckpointMeeting:
                 if not self._news.wait(_LOOK_S):
                     self._channel.check()
                     if not self._channel.has_chief():
-                        raise UnevenReportsError(self._rank, report, 0, "has ended before")
+                        raise _uneven(self._rank, report, 0, "has ended before")
                     if self._rank == 0 and time.monotonic() > deadline:
                         late = next(rank for rank, each in enumerate(self._standings) if each.num_reports < report)
                         words = f"has not come to it within {self._channel.timeout_s:g} s"
                         self._conclude(Decided(report, uneven=(0, late, words)))
 
     def _is_shared(self, report: int) -> bool:
-        """Raises `UnevenReportsError` if this report or a later one was refused."""
+        """Raises `ValueError` if this report or a later one was refused."""
         decided = self._decided
         if decided.report < report:
             return False
         if decided.uneven is not None:
             rank, other_rank, problem = decided.uneven
-            raise UnevenReportsError(rank, decided.report, other_rank, problem)
+            raise _uneven(rank, decided.report, other_rank, problem)
         return decided.is_shared
 
     def _hear(self, rank: int, content: bytes) -> None:
@@ -163,3 +162,10 @@ def decide(standings: Sequence[Standing], last_decided: int) -> Decided | None:
     if beyond and len(bringing) > 1:
         return Decided(report, uneven=(bringing[1], beyond[0], "gives none in its own"))
     return Decided(report, is_shared=len(bringing) > 1)
+
+
+def _uneven(rank: int, report: int, other_rank: int, problem: str) -> ValueError:
+    return ValueError(
+        f"rank {rank} gives a checkpoint in its report {report}, and rank {other_rank} {problem}. Let all ranks call "
+        "report() equally often, and either all ranks or rank 0 alone give a checkpoint"
+    )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk.core import Context
-from core_sdk.errors import CheckpointDirectoryError
 
 
 def store(context: Context, directory: Path, metadata: dict[str, Any], *, is_shared: bool, wait: bool) -> str:
@@ -40,8 +39,12 @@ def names_in(directory: Path) -> list[str]:
 
 
 def checked_directory(path: str) -> Path:
-    """Returns the path of a directory. Raises `CheckpointDirectoryError` if it is none."""
+    """Returns the path of a directory. Raises `ValueError` if it is none."""
     directory = Path(path)
     if not directory.is_dir():
-        raise CheckpointDirectoryError(path, "is no directory" if directory.exists() else "does not exist")
+        problem = "is no directory" if directory.exists() else "does not exist"
+        raise ValueError(
+            f"the checkpoint's directory {path} {problem}: report() copies it, so it must be there until report() has "
+            "returned"
+        )
     return directory

@@ -550,7 +550,7 @@ def test_kill_ends_open_calls(programs: Programs) -> None:
             workers.kill()
             try:
                 call.results()
-            except WorkersEndedError as error:
+            except WorkerError as error:
                 assert "were killed" in str(error)
             else:
                 raise AssertionError
@@ -558,7 +558,7 @@ def test_kill_ends_open_calls(programs: Programs) -> None:
             assert workers.run(rank) == [0, 1]
         try:
             workers.run(rank)
-        except WorkersEndedError as error:
+        except WorkerError as error:
             assert "are closed" in str(error)
         else:
             raise AssertionError
