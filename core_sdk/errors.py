@@ -3,39 +3,24 @@
     CoreSDKError
     ├── HomeError                     the folder of all records
     │   ├── HomeNotWritableError
-    │   ├── HomeNotSharedError
     │   ├── HomeTooNewError
-    │   ├── CollectionRunningError
     │   ├── RecordDamagedError
-    │   └── UnknownRecordsError       (not those of a tool that can be imported)
     ├── AttemptError                  one execution of a trial's script
     │   ├── AttemptClaimedError
     │   ├── WriterRefusedError
-    │   ├── ContextInUseError (ValueError)
     │   ├── TrialRunningError
     │   ├── TrialCompletedError
-    │   ├── PredecessorRunningError
     │   ├── TrialNotRunningError
-    │   ├── TrialNotKilledError
-    │   ├── AgentNotFoundError
-    │   ├── TrialInSlurmError
-    │   ├── ExperimentNotRunningError
     │   ├── PausedError (ValueError)
     │   ├── NothingToResumeError
     │   └── RunInfoError
     ├── SlotError                     the slots of this machine
-    │   ├── SlotDirectoryError
     │   ├── SlotsTakenError
-    │   ├── NotEnoughSlotsError (ValueError)
-    │   └── GpusUnknownError
     ├── PlacementError (ValueError)   a scheduler has not started one launcher on each node
-    │   └── SchedulerVariableError
     ├── MasterError                   the process that runs a home's experiments
     │   ├── MasterRefusedError (ValueError)
     │   └── MasterSilentError
     ├── JournalError                  the record file of one attempt
-    │   ├── JournalClosedError
-    │   ├── JournalForkedError
     │   └── ReportsDroppedError
     ├── CheckpointError               files, metadata and manifest under one id
     │   ├── CheckpointNotFoundError
@@ -80,10 +65,6 @@
     │   ├── ModelVersionNotFoundError
     │   └── NotRecordedError          a metric, a group or an attempt
     ├── CommandError                  a command that cannot be started
-    │   ├── CommandNotFoundError
-    │   ├── CommandArgumentError
-    │   ├── CommandNotExecutableError
-    │   └── CommandNotRecordableError
     ├── TrialClassError (ValueError)  a Trial class, named as `module:Class`, that cannot be trained
     ├── ExperimentError               a submitted experiment
     │   ├── ExperimentStateError
@@ -153,31 +134,12 @@ class HomeNotWritableError(HomeError):
         )
 
 
-class HomeNotSharedError(HomeError):
-    def __init__(self, home: Path, rank: int, call: str) -> None:
-        self.home = home
-        self.rank = rank
-        super().__init__(
-            f"{call} cannot answer on rank {rank}, whose node does not see the home {home} of rank 0. Call it on rank "
-            "0 and broadcast() the result, or set CORE_SDK_HOME to a directory that all nodes share."
-        )
-
-
 class HomeTooNewError(HomeError):
     def __init__(self, home: Path, format_found: int, format_known: int) -> None:
         self.home = home
         super().__init__(
             f"the home {home} has format {format_found}; this Core SDK knows formats up to {format_known}. Upgrade "
             "with `pip install --upgrade core-sdk`, or set CORE_SDK_HOME to another directory."
-        )
-
-
-class CollectionRunningError(HomeError):
-    def __init__(self, home: Path, waited_s: float) -> None:
-        self.home = home
-        super().__init__(
-            f"another process has been deleting checkpoints of {home} for over {waited_s:g} s. Nothing was deleted "
-            "here; try again later."
         )
 
 
@@ -188,17 +150,12 @@ class RecordDamagedError(HomeError):
         super().__init__(f"{path} cannot be read: {reason}. Restore it from a copy, or delete what it describes.")
 
 
-class UnknownRecordsError(HomeError):
-    def __init__(self, path: Path, reason: str) -> None:
-        self.path = path
-        super().__init__(
-            f"{path} cannot be imported: {reason}. What can be: event files of TensorBoard, folders "
-            "of wandb's runs, stores of MLflow, databases of trackio."
-        )
-
-
 class AttemptError(CoreSDKError):
     """An attempt, one execution of a trial's script, cannot start or stop as asked."""
+
+    @classmethod
+    def in_slurm(cls, trial_id: int, action: str, job_id: str, advice: str) -> AttemptError:
+        return cls(f"cannot {action} trial {trial_id} here: it runs in Slurm, as job {job_id}. {advice}.")
 
 
 class AttemptClaimedError(AttemptError):
@@ -219,17 +176,6 @@ class WriterRefusedError(AttemptError):
         self.trial_id = trial_id
         self.writer = writer
         super().__init__(f"{writer!r} cannot write to trial {trial_id}: {reason}")
-
-
-class ContextInUseError(AttemptError, ValueError):
-    """A Context has a trainer already. The passes and checkpoints of a second one would be mistaken for its own."""
-
-    def __init__(self, trial_id: int) -> None:
-        self.trial_id = trial_id
-        super().__init__(
-            f"the Context of trial {trial_id} has had its trainer. Go on with that one, or pass no context=: then each "
-            "trainer is a trial of its own."
-        )
 
 
 class TrialRunningError(AttemptError):
@@ -262,60 +208,12 @@ class TrialCompletedError(AttemptError):
         )
 
 
-class PredecessorRunningError(AttemptError):
-    def __init__(self, job: str, trial_id: int, attempt: int, waited_s: float) -> None:
-        self.trial_id = trial_id
-        self.attempt = attempt
-        super().__init__(
-            f"the job {job} goes on with trial {trial_id}, whose attempt {attempt} has not ended within {waited_s:g} "
-            "s. End that attempt, or give each training a CORE_SDK_JOB_ID of its own."
-        )
-
-
 class TrialNotRunningError(AttemptError):
     def __init__(self, trial_id: int, action: str) -> None:
         self.trial_id = trial_id
         super().__init__(
             f"cannot {action} trial {trial_id}: it is not running. `core-sdk trial describe {trial_id}` shows how it "
             "ended."
-        )
-
-
-class AgentNotFoundError(AttemptError):
-    def __init__(self, trial_id: int, attempt: int) -> None:
-        self.trial_id = trial_id
-        super().__init__(
-            f"cannot kill trial {trial_id}: its attempt {attempt} runs, but on this machine there is no agent that "
-            f"`core-sdk run` has started for it. End its process, or pause it with `core-sdk trial pause {trial_id}`."
-        )
-
-
-class TrialInSlurmError(AttemptError):
-    """The trial is run by jobs of Slurm. `job_id` is its newest one."""
-
-    def __init__(self, trial_id: int, action: str, job_id: str, advice: str) -> None:
-        self.trial_id = trial_id
-        self.job_id = job_id
-        super().__init__(f"cannot {action} trial {trial_id} here: it runs in Slurm, as job {job_id}. {advice}.")
-
-
-class TrialNotKilledError(AttemptError):
-    def __init__(self, trial_id: int, attempt: int, pids: Sequence[int]) -> None:
-        self.trial_id = trial_id
-        self.pids = tuple(pids)
-        super().__init__(
-            f"cannot kill trial {trial_id}: {', '.join(map(str, pids))} of its attempt {attempt} did not end when "
-            "killed. Such a process waits for a device or a file system that does not answer; it ends when that does, "
-            "or when the machine is started anew."
-        )
-
-
-class ExperimentNotRunningError(AttemptError):
-    def __init__(self, experiment_id: int, action: str) -> None:
-        self.experiment_id = experiment_id
-        super().__init__(
-            f"cannot {action} experiment {experiment_id}: none of its trials is running. `core-sdk trial list "
-            f"--experiment {experiment_id}` shows how they ended."
         )
 
 
@@ -344,69 +242,28 @@ class RunInfoError(AttemptError):
 
 
 class CommandError(CoreSDKError):
-    """The command of an attempt cannot be started."""
+    """The command of an attempt cannot be started. `exit_status` is what a shell or a command then ends with."""
 
+    def __init__(self, message: str, exit_status: int = 1) -> None:
+        self.exit_status = exit_status
+        super().__init__(message)
 
-class CommandNotFoundError(CommandError):
-    def __init__(self, program: str) -> None:
-        advice = "Give it as its path, or correct PATH"
-        if program.endswith(".py"):
-            advice = f"A script is started by its interpreter: `python {program}`"
-        super().__init__(f"there is no program {program!r}. {advice}.")
-
-
-class CommandArgumentError(CommandError, ValueError):
-    """The command names a hyperparameter that its trial does not have."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        there_are = f"It has {', '.join(known)}" if known else "It has none"
-        super().__init__(
-            f"the command names ${{hparams.{name}}}, but the trial has no hyperparameter {name}. {there_are}."
-        )
-
-
-class CommandNotExecutableError(CommandError):
-    def __init__(self, program: str, reason: str) -> None:
-        super().__init__(
+    @classmethod
+    def not_executable(cls, program: str, reason: str) -> CommandError:
+        return cls(
             f"{program!r} cannot be executed: {reason}. For a Python script put the interpreter before it: core-sdk "
-            "run -- python SCRIPT"
+            "run -- python SCRIPT",
+            exit_status=126,
         )
-
-
-class CommandNotRecordableError(CommandError):
-    def __init__(self, argument: str) -> None:
-        super().__init__(f"the argument {argument!r} is not UTF-8, so that it could not be kept for a later resume")
 
 
 class SlotError(CoreSDKError):
     """Slots of this machine cannot be taken."""
 
 
-class SlotDirectoryError(SlotError):
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path = path
-        super().__init__(
-            f"no slot can be taken in {path}: {problem}. The variable CORE_SDK_SLOTS names another directory; it must "
-            "be the same for all users of this machine."
-        )
-
-
 class SlotsTakenError(SlotError):
     def __init__(self, obstacles: str) -> None:
         super().__init__(f"{obstacles}. `core-sdk run --slots` and `core-sdk trial resume` wait for their turn.")
-
-
-class NotEnoughSlotsError(SlotError, ValueError):
-    def __init__(self, num_wanted: int, num_there: int) -> None:
-        super().__init__(f"{num_wanted} slots were asked for, and this machine has {num_there} GPUs. Ask for fewer.")
-
-
-class GpusUnknownError(SlotError):
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            "this machine has GPUs whose names only `nvidia-smi -L` tells, since they are split, or have not been "
-            f"used yet, and it does not: {problem}. Name those to use by their UUIDs in CUDA_VISIBLE_DEVICES."
-        )
 
 
 class MasterError(CoreSDKError):
@@ -450,31 +307,19 @@ class PlacementError(CoreSDKError, ValueError):
     """A scheduler has not started one launcher on each node of the training; the message says what to change."""
 
 
-class SchedulerVariableError(PlacementError):
-    def __init__(self, variable: str, value: str | None, expected: str) -> None:
-        self.variable = variable
-        found = "is not set" if value is None else f"is {value!r}"
-        super().__init__(
-            f"the scheduler's {variable} {found}; expected: {expected}. Let the scheduler start the launcher, or give "
-            "it --nnodes, --node-rank and --master-addr."
-        )
-
-
 class JournalError(CoreSDKError):
     """The journal of an attempt cannot take records."""
 
-
-class JournalClosedError(JournalError):
-    def __init__(self, path: Path) -> None:
-        super().__init__(
+    @classmethod
+    def closed(cls, path: Path) -> JournalError:
+        return cls(
             f"the journal {path} is closed: the Context was closed, or no variable held it. Report inside `with "
             "core_sdk.core.init() as core_context:`."
         )
 
-
-class JournalForkedError(JournalError):
-    def __init__(self, path: Path) -> None:
-        super().__init__(
+    @classmethod
+    def forked(cls, path: Path) -> JournalError:
+        return cls(
             f"the journal {path} belongs to the parent process: a forked child, such as a data-loader worker, cannot "
             "report. Send the values to the process that called init(). A script that makes itself a daemon calls "
             "init() in the daemon, after the last fork."

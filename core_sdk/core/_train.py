@@ -40,7 +40,7 @@ from core_sdk._home.journal import Journal
 from core_sdk.core._event_files import TensorboardMode, copy_event_files
 from core_sdk.core._ledger import Ledger
 from core_sdk.core._resumption import Resumption
-from core_sdk.errors import HomeNotSharedError, InvalidMetricError
+from core_sdk.errors import HomeError, InvalidMetricError
 
 logger = logging.getLogger("core_sdk.train")
 
@@ -236,7 +236,7 @@ class TrainContext(OfOneProcess):
     def get_metadata(self) -> dict[str, Any] | None:
         """Returns the trial's metadata, from this or an earlier attempt. It asks the index: avoid it in inner loops.
 
-        Not collective: any rank may call. Raises `HomeNotSharedError` if its node does not see the chief's home.
+        Not collective: any rank may call. Raises `HomeError` if its node does not see the chief's home.
         """
         with self._view("get_metadata()") as view:
             return view.trial(self._trial_id).metadata
@@ -252,7 +252,7 @@ class TrainContext(OfOneProcess):
         as "epochs", and its smallest value is the best; None if there are several. It asks the home: avoid it in
         inner loops.
 
-        Not collective: any rank may call. Raises `HomeNotSharedError` if its node does not see the chief's home.
+        Not collective: any rank may call. Raises `HomeError` if its node does not see the chief's home.
         """
         with self._view("get_experiment_best_validation()") as view:
             experiment_id = self._home.trial(self._trial_id).read_record().experiment_id
@@ -269,7 +269,11 @@ class TrainContext(OfOneProcess):
 
     def _view(self, call: str) -> AbstractContextManager[View]:
         if not self._is_home_shared:
-            raise HomeNotSharedError(self._home.root, self._distributed.rank, call)
+            raise HomeError(
+                f"{call} cannot answer on rank {self._distributed.rank}, whose node does not see the home "
+                f"{self._home.root} of rank 0. Call it on rank 0 and broadcast() the result, or set CORE_SDK_HOME to a "
+                "directory that all nodes share."
+            )
         return open_view(self._home)
 
     def get_tensorboard_path(self) -> Path:

@@ -22,14 +22,7 @@ from core_sdk._ground.files import write_atomically
 from core_sdk._ground.records import Keep, with_given
 from core_sdk._home.states import TRY_AGAIN
 from core_sdk._runtime.backends import usual_backend
-from core_sdk.errors import (
-    ContextInUseError,
-    ReplicaDiedError,
-    StateMismatchError,
-    WorkerDiedError,
-    WorkerError,
-    WorkerFailedError,
-)
+from core_sdk.errors import ReplicaDiedError, StateMismatchError, WorkerDiedError, WorkerError, WorkerFailedError
 from core_sdk.loop._keeping import kept_parts
 from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, TrainerMark
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
@@ -127,8 +120,8 @@ class PyTorchTrainer:
         number of passes, the place in the data and the random numbers. The rest begins anew. The default is "all"; from
         the checkpoint of another trial it is "model". `core-sdk trial continue --keep` has precedence.
 
-        Raises `ValueError` for options that exclude each other, `ContextInUseError`, `WorkersNotStartedError`,
-        `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
+        Raises `ValueError` for options that exclude each other, or for a Context that has had its trainer;
+        `WorkersNotStartedError`, `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
         """
         creators = Creators(
             model_creator=model_creator,
@@ -164,7 +157,10 @@ class PyTorchTrainer:
             hparams = self._trial.given_hparams
         else:
             if context in self._contexts_in_use:
-                raise ContextInUseError(context.info.trial.trial_id)
+                raise ValueError(
+                    f"the Context of trial {context.info.trial.trial_id} has had its trainer. Go on with that one, or "
+                    "pass no context=: then each trainer is a trial of its own."
+                )
             hparams = {} if (given := get_cluster_info()) is None else given.trial.hparams
         self.context = context
         self._checkpoints = Checkpoints(context)

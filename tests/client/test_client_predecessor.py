@@ -13,7 +13,7 @@ from core_sdk import client
 from core_sdk._ground.records import ProgressReported, RetentionPolicy, SearcherMetric
 from core_sdk._home import Home
 from core_sdk.client import OrderBy, Tracker, TrialSortBy
-from core_sdk.errors import ExperimentNotRunningError, NameTakenError, NoMasterError
+from core_sdk.errors import AttemptError, NameTakenError, NoMasterError
 
 
 def store(training: Training, storage_id: str, steps: int, **validation: float | str) -> None:
@@ -183,7 +183,7 @@ def test_all_trials_of_an_experiment_are_paused(tracker: Tracker, train: Train) 
 
     assert second.folder.read_stop_request(1) is not None
     assert first.folder.read_stop_request(1) is None
-    with pytest.raises(ExperimentNotRunningError, match="none of its trials is running"):
+    with pytest.raises(AttemptError, match="none of its trials is running"):
         experiment.pause()
 
 

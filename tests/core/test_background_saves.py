@@ -32,7 +32,7 @@ from core_sdk.errors import (
     ArgumentConflictError,
     CheckpointNotFoundError,
     CheckpointNotStoredError,
-    JournalForkedError,
+    JournalError,
     RankFailedError,
 )
 
@@ -528,7 +528,7 @@ def test_a_child_forked_in_the_block_begins_no_save(checkpoint: core.CheckpointC
     if child == 0:
         try:
             block.__exit__(None, None, None)
-        except JournalForkedError:
+        except JournalError:
             os._exit(0)
         finally:
             os._exit(1)

@@ -33,7 +33,7 @@ from core_sdk._ground.records import Alert, AttemptStarted, ClusterInfo, EarlyEx
 from core_sdk._home import Home, open_view
 from core_sdk._home.journal import read_records
 from core_sdk.core import Context
-from core_sdk.errors import HomeNotWritableError, HomeTooNewError, JournalClosedError, RunInfoError
+from core_sdk.errors import HomeNotWritableError, HomeTooNewError, JournalError, RunInfoError
 
 RunScript = Callable[..., tuple[int, str, str]]
 
@@ -173,7 +173,7 @@ def test_closing_twice_is_harmless_and_reporting_afterwards_is_not(home: Home) -
     context.close()
     context.close()
 
-    with pytest.raises(JournalClosedError):
+    with pytest.raises(JournalError, match="is closed"):
         context.train.report_training_metrics(1, {"loss": 1.0})
     assert len([record for record in records(home) if isinstance(record, Ended)]) == 1
 
@@ -186,11 +186,11 @@ def test_starting_twice_is_refused() -> None:
 
 def test_a_context_without_a_name_is_closed_and_says_so() -> None:
     """Using a Context that no variable holds raises an error that says so."""
-    with pytest.raises(JournalClosedError, match="no variable held it"):
+    with pytest.raises(JournalError, match="no variable held it"):
         core.init().train.report_training_metrics(1, {"loss": 0.5})
     with pytest.raises(RuntimeError, match=r"core_context\.start\(\)"):
         core.init().preempt.should_preempt()
-    with pytest.raises(JournalClosedError), core.init().checkpoint.store_path({"steps_completed": 1}):
+    with pytest.raises(JournalError, match="is closed"), core.init().checkpoint.store_path({"steps_completed": 1}):
         pass
 
 

@@ -20,7 +20,7 @@ from core_sdk._ground.records import JobRecord
 from core_sdk._home import Home, TrialFolder
 from core_sdk._home.attempts.jobs import note_trial_of_job, trial_of_job
 from core_sdk.client import Tracker
-from core_sdk.errors import PredecessorRunningError
+from core_sdk.errors import AttemptError
 
 Start = Callable[..., str]
 
@@ -291,7 +291,7 @@ def test_a_predecessors_end_is_waited_for(start: Start, home: Home, caplog: pyte
     folder = home.trial(1)
     lock = AliveLock(folder.alive_path(1))
 
-    with pytest.raises(PredecessorRunningError, match="job/a goes on with trial 1, whose attempt 1 has not ended"):
+    with pytest.raises(AttemptError, match="job/a goes on with trial 1, whose attempt 1 has not ended"):
         _begun_by(home, Job("job/a", None))
     assert "waiting up to 0.2 s for the end of attempt 1 of trial 1, which process" in caplog.text
 

@@ -57,7 +57,7 @@ def test_a_cell_that_is_interrupted_ends_the_attempt(kernel: Any, home: Home) ->
     assert "its attempt is canceled" in interrupted
     assert "KeyboardInterrupt" in interrupted
     assert after_it == [("CANCELED", 1)]
-    assert "JournalClosedError" in refused
+    assert "JournalError" in refused
     assert states(home) == [("CANCELED", 1), ("PAUSED", 1), ("CANCELED", 1)]
 
 

@@ -24,7 +24,7 @@ from core_sdk._ground.records import Metric, Profile, metrics_from_json
 from core_sdk._home.journal import JournalWriter, read_records
 from core_sdk.core import ProfilerContext
 from core_sdk.core._profiler import FigureSource
-from core_sdk.errors import JournalForkedError
+from core_sdk.errors import JournalError
 
 
 @pytest.fixture
@@ -358,7 +358,7 @@ def test_a_forked_child_neither_collects_nor_stops_its_parent(journal: JournalWr
         profiler.off()
         try:
             profiler.on()
-        except JournalForkedError:
+        except JournalError:
             os._exit(0)
         os._exit(1)
     _, status = os.waitpid(child, 0)

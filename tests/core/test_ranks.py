@@ -198,7 +198,7 @@ def test_what_cannot_be_reported_is_refused_on_every_rank(ranks: Ranks) -> None:
     """)
 
     names = "InvalidMetricError DuplicateMetricError ValueError TypeError ValueError TypeError ValueError ValueError"
-    assert [one.output for one in ended] == [f"{names} ValueError\nJournalClosedError\n"] * 2, ended
+    assert [one.output for one in ended] == [f"{names} ValueError\nJournalError\n"] * 2, ended
 
 
 def test_every_rank_has_its_progress(ranks: Ranks, run_command: Callable[..., str]) -> None:
@@ -330,7 +330,7 @@ ON_A_NODE_OF_ITS_OWN = """
             for ask in (context.train.get_metadata, context.train.get_experiment_best_validation):
                 try:
                     ask()
-                except HomeNotSharedError as error:
+                except HomeError as error:
                     print(error)
             (context.train.get_tensorboard_path() / "events").write_text("x")
             print(context.train.get_tensorboard_path())

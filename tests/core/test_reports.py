@@ -24,7 +24,7 @@ from core_sdk._ground.records import Report, metrics_from_json
 from core_sdk._home import Home
 from core_sdk._home.journal import read_journal, read_records
 from core_sdk.client import Tracker
-from core_sdk.errors import DuplicateMetricError, InvalidMetricError, InvalidNameError, JournalForkedError
+from core_sdk.errors import DuplicateMetricError, InvalidMetricError, InvalidNameError, JournalError
 
 STEPS = itertools.count(1)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)
@@ -472,7 +472,7 @@ def test_a_data_loader_worker_is_refused_and_harms_nothing(context: core.Context
     if child == 0:
         try:
             context.train.report_training_metrics(1, {"loss": 1.0})
-        except JournalForkedError:
+        except JournalError:
             os._exit(42)
         finally:
             os._exit(0)

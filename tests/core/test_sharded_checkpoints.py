@@ -30,7 +30,7 @@ from core_sdk.errors import (
     CheckpointError,
     CheckpointNotFoundError,
     CheckpointNotStoredError,
-    JournalForkedError,
+    JournalError,
     NotEnoughSpaceError,
     RankFailedError,
     UnsafePathError,
@@ -559,7 +559,7 @@ def exit_status_of_fork(block: AbstractContextManager[object]) -> int:
     if child == 0:
         try:
             block.__exit__(None, None, None)
-        except JournalForkedError:
+        except JournalError:
             os._exit(42)
         finally:
             os._exit(0)

@@ -38,7 +38,7 @@ from core_sdk._home.storage import DirectoryStorage
 from core_sdk.errors import (
     CheckpointNotFoundError,
     CheckpointProtectedError,
-    CollectionRunningError,
+    HomeError,
     RecordDamagedError,
     TrialRunningError,
 )
@@ -476,7 +476,7 @@ def test_what_the_person_was_not_shown_is_not_deleted(home: Home, folder: TrialF
 
 def test_one_collector_works_at_a_time(home: Home, folder: TrialFolder) -> None:
     """A second collector waits for the first and gives up after its time limit."""
-    with FileLock(home.root / "collection.lock"), pytest.raises(CollectionRunningError):
+    with FileLock(home.root / "collection.lock"), pytest.raises(HomeError, match="try again later"):
         collect(home, Request(policy=LATEST), wait_s=0.1)
 
     assert stored(home) == ["a", "b", "c"]

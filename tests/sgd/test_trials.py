@@ -16,7 +16,7 @@ from sgd.creators import CREATORS
 from torch import nn
 
 from core_sdk import client, core
-from core_sdk.errors import ContextInUseError, WorkerFailedError
+from core_sdk.errors import WorkerFailedError
 from core_sdk.sgd import PyTorchTrainer, Runner
 
 LEADING = """
@@ -201,8 +201,8 @@ def test_a_context_has_one_trainer() -> None:
         with pytest.raises(WorkerFailedError):
             PyTorchTrainer(**{**CREATORS, "model_creator": dict}, context=context)
         with PyTorchTrainer(**CREATORS, context=context) as trainer:
-            with pytest.raises(ContextInUseError, match="Context of trial 1 has had its trainer"):
+            with pytest.raises(ValueError, match="Context of trial 1 has had its trainer"):
                 PyTorchTrainer(**CREATORS, context=context)
             assert trainer.train()["epoch"] == 1
-        with pytest.raises(ContextInUseError):
+        with pytest.raises(ValueError, match="has had its trainer"):
             PyTorchTrainer(**CREATORS, context=context)

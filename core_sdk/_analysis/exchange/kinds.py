@@ -13,7 +13,7 @@ from core_sdk._analysis.exchange import mlflow, trackio
 from core_sdk._analysis.exchange.run import ForeignRun
 from core_sdk._analysis.exchange.sqlite_files import tables_of
 from core_sdk._analysis.exchange.wandb.folders import log_runs
-from core_sdk.errors import UnknownRecordsError
+from core_sdk.errors import CoreSDKError
 
 _MLFLOW_TABLES = {"experiments", "runs", "params", "metrics", "tags"}
 _TRACKIO_TABLES = {"metrics", "configs"}
@@ -23,12 +23,12 @@ _DATABASES = (".db", ".sqlite", ".sqlite3")
 def find_runs(path: Path) -> Iterator[ForeignRun]:
     """Returns the runs in a file, or in a folder and those below it. Nothing is looked for inside of a run's folder.
 
-    Raises `FileNotFoundError`, `UnknownRecordsError`, or `MissingDependencyError` for event files.
+    Raises `FileNotFoundError`, `CoreSDKError` if there are none, or `MissingDependencyError` for event files.
     """
     if not path.exists():
         raise FileNotFoundError(2, "there is no such file or folder", str(path))
     if (path / "home.json").exists():
-        raise UnknownRecordsError(path, "it is a home of Core SDK: `core-sdk home merge` takes its trials")
+        raise _unknown(path, "it is a home of Core SDK: `core-sdk home merge` takes its trials")
     mlflow_folders: list[Path] = []
     wandb_logs: list[Path] = []
     databases: list[Path] = []
@@ -54,8 +54,15 @@ def find_runs(path: Path) -> Iterator[ForeignRun]:
     found += [runs for each in databases if (runs := _runs_of_database(each)) is not None]
     if not found:
         hidden = "; repositories of Aim are not read" if (path / ".aim").exists() else ""
-        raise UnknownRecordsError(path, f"there are no records of a tool that is known{hidden}")
+        raise _unknown(path, f"there are no records of a tool that is known{hidden}")
     return chain.from_iterable(found)
+
+
+def _unknown(path: Path, reason: str) -> CoreSDKError:
+    return CoreSDKError(
+        f"{path} cannot be imported: {reason}. What can be: event files of TensorBoard, folders of wandb's runs, "
+        "stores of MLflow, databases of trackio."
+    )
 
 
 def _walk(path: Path) -> Iterator[tuple[Path, Path | None]]:

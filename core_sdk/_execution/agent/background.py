@@ -14,7 +14,7 @@ def start_in_background(agent: Agent, decide: Callable[[], AttemptStart]) -> Att
     """Lets the agent start the attempt that `decide` returns, and returns when its command has been started.
 
     The attempt outlives this process, and its output is kept. Raises what `decide` raises, or
-    `CommandNotExecutableError`.
+    `CommandError`.
     """
     try:
         start = decide()

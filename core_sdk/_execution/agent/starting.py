@@ -25,7 +25,7 @@ from core_sdk._ground.environment.names import HOME_VARIABLE, RUN_INFO_VARIABLE
 from core_sdk._ground.typed_lines import from_line, to_line
 from core_sdk._home.next_attempt import mark_of_attempt
 from core_sdk._machine.processes import Spawner, start_helper
-from core_sdk.errors import CommandNotExecutableError
+from core_sdk.errors import CommandError
 
 if TYPE_CHECKING:
     from core_sdk._home.attempts.starting import AttemptStart
@@ -82,7 +82,7 @@ class Agent:
 
         When the process `ends_with` ends, the command is killed with all that it has started, and nothing is recorded.
 
-        The lock and the ticket of `start` are the agent's from now on. Raises `CommandNotExecutableError`.
+        The lock and the ticket of `start` are the agent's from now on. Raises `CommandError`.
         """
         folder, command = start.folder, start.command
         if command is None:
@@ -123,7 +123,7 @@ class Agent:
         if answer is None and not folder.log_path(start.number).exists():
             answer = CommandNotStarted("no agent could be started for it")
         if isinstance(answer, CommandNotStarted):
-            raise CommandNotExecutableError(command.argv[0], answer.reason)
+            raise CommandError.not_executable(command.argv[0], answer.reason)
         start.lock.leave()
         if start.ticket is not None:
             start.ticket.leave()

@@ -18,7 +18,7 @@ from core_sdk._home.attempts.ending import read_end
 from core_sdk._home.attempts.starting import AttemptStart
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.states import WAITS_IN_SLURM
-from core_sdk.errors import SlurmError, TrialCompletedError, TrialInSlurmError
+from core_sdk.errors import AttemptError, SlurmError, TrialCompletedError
 
 
 def submit_new(decide: Callable[[], AttemptStart], request: JobRequest) -> tuple[TrialFolder, str]:
@@ -43,13 +43,13 @@ def submit_new(decide: Callable[[], AttemptStart], request: JobRequest) -> tuple
 def submit_again(folder: TrialFolder, argv: Sequence[str], *, is_again: bool) -> str:
     """Submits the next job of a trial that has stopped, and returns its id. `argv` replaces the trial's command.
 
-    Raises `SlurmError`, `TrialInSlurmError` if a job of it waits or runs, or `TrialCompletedError` without `is_again`.
+    Raises `SlurmError`, `AttemptError` if a job of it waits or runs, or `TrialCompletedError` without `is_again`.
     """
     job, trial_id = folder.read_slurm_job(), folder.trial_id
     if job is not None and not job.is_over:
         state = commands.states([job.job_id]).get(job.job_id)
         if state is not None and not state.is_over:
-            raise TrialInSlurmError(trial_id, "resume", job.job_id, f"`scancel {job.job_id}` ends it")
+            raise AttemptError.in_slurm(trial_id, "resume", job.job_id, f"`scancel {job.job_id}` ends it")
     if folder.attempts() and not is_again and read_end(folder, None).outcome == "completed":
         raise TrialCompletedError(trial_id, 0)
     if argv:

@@ -24,7 +24,7 @@ from core_sdk._ground.records import Wish
 from core_sdk._home import Home, open_view
 from core_sdk._home.attempts.command import script_name
 from core_sdk._home.folders import with_reserve
-from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, TrialNotRunningError
+from core_sdk.errors import AttemptError, ExperimentStateError, TrialNotRunningError
 
 if TYPE_CHECKING:
     from core_sdk._execution.experiments.submission import Submitted
@@ -84,7 +84,7 @@ def submit(home: Home, config: Mapping[str, Any]) -> Submitted:
 def pause(home: Home, experiment_id: int, by: str) -> Steered:
     """Lets the trials save their checkpoints and stop. No trial is started until `activate`.
 
-    Raises `ExperimentNotRunningError` if the experiment was not submitted and none of its trials runs.
+    Raises `AttemptError` if the experiment was not submitted and none of its trials runs.
     """
     if is_submitted(home, experiment_id):
         return _want(home, experiment_id, "PAUSED", by)
@@ -109,7 +109,7 @@ def cancel(home: Home, experiment_id: int, by: str) -> Steered:
 def kill(home: Home, experiment_id: int, by: str) -> Steered:
     """Ends the experiment at once by killing its trials.
 
-    Raises `ExperimentNotRunningError` if the experiment was not submitted and none of its trials runs.
+    Raises `AttemptError` if the experiment was not submitted and none of its trials runs.
     """
     if is_submitted(home, experiment_id):
         return _want(home, experiment_id, "KILLED", by)
@@ -134,7 +134,10 @@ def _steer_trials(home: Home, experiment_id: int, steer: Verb[[Home, int, str], 
     with open_view(home) as view:
         running = [row.trial_id for row in view.trials(experiment_id) if row.state == "ACTIVE"]
     if not running:
-        raise ExperimentNotRunningError(experiment_id, steer.name)
+        raise AttemptError(
+            f"cannot {steer.name} experiment {experiment_id}: none of its trials is running. `core-sdk trial list "
+            f"--experiment {experiment_id}` shows how they ended."
+        )
     for trial_id in running:
         with contextlib.suppress(TrialNotRunningError):  # it has just ended
             steer(home, trial_id, by)

@@ -18,10 +18,9 @@ from core_sdk._home.folders import with_reserve
 from core_sdk._home.rows import TrialState
 from core_sdk._home.states import trial_state
 from core_sdk.errors import (
-    AgentNotFoundError,
+    AttemptError,
     ExperimentStateError,
     RecordDamagedError,
-    TrialInSlurmError,
     TrialNotRunningError,
     TrialRunningError,
 )
@@ -69,8 +68,8 @@ def kill(home: Home, trial_id: int, by: str) -> TrialState:
 
     It is canceled, unless its script had already recorded how it ended. If a master carries out the trial's experiment,
     the master kills the trial, so that it does not start it again. It also cancels a trial that does not run yet.
-    Raises `TrialNotRunningError`, `MasterError`, `TrialInSlurmError`, or `AgentNotFoundError` if no agent on this
-    machine has started it.
+    Raises `TrialNotRunningError`, `MasterError`, or `AttemptError` if it runs in Slurm, or no agent on this machine has
+    started it.
     """
     from core_sdk._home.attempts import killing  # psutil, which the other verbs do not need
 
@@ -83,8 +82,8 @@ def kill(home: Home, trial_id: int, by: str) -> TrialState:
     newest = folder.running_attempt()
     if (attempt := killing.killable_attempt(folder)) is None:
         if (job := folder.read_slurm_job()) is not None and not job.is_over:
-            raise TrialInSlurmError(trial_id, "kill", job.job_id, f"`scancel {job.job_id}` ends it")
-        raise TrialNotRunningError(trial_id, "kill") if newest is None else AgentNotFoundError(trial_id, newest)
+            raise AttemptError.in_slurm(trial_id, "kill", job.job_id, f"`scancel {job.job_id}` ends it")
+        raise TrialNotRunningError(trial_id, "kill") if newest is None else killing.no_agent(trial_id, newest)
     newest = newest or max(folder.attempts())
     settled = Settled(time=time.time(), state="CANCELED", reason=f"killed by {by}", attempt=newest)
     killing.kill(folder, attempt, settled)
@@ -104,8 +103,8 @@ def _is_steered_by_master(home: Home, experiment_id: int) -> bool:
 def resume(home: Home, trial_id: int) -> Resumed:
     """Starts the next attempt in the background, from the newest good checkpoint; its output is kept.
 
-    Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError`, `CommandError`, `TrialInSlurmError`,
-    `SlotError` if it needs slots that others have, and the errors of `check_steered_alone`.
+    Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError`, `CommandError`, `AttemptError` if it
+    runs in Slurm, `SlotError` if it needs slots that others have, and the errors of `check_steered_alone`.
     """
     from core_sdk._execution.agent.background import start_in_background  # processes, which the other verbs do not need
     from core_sdk._execution.agent.starting import Agent
@@ -116,7 +115,7 @@ def resume(home: Home, trial_id: int) -> Resumed:
     check_steered_alone(home, trial_id)
     if (job := folder.read_slurm_job()) is not None:
         advice = f"`core-sdk trial resume {trial_id}` submits its next job, where Slurm's commands are"
-        raise TrialInSlurmError(trial_id, "resume", job.job_id, advice)
+        raise AttemptError.in_slurm(trial_id, "resume", job.job_id, advice)
     with taken_slots(folder.read_record().slots_to_take, home.root) as slots:
         start = start_in_background(Agent(), lambda: starting.resume(folder, slots=slots))
     checkpoint = start.continuation and start.continuation.checkpoint

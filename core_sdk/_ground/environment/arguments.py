@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk._ground.environment.names import ARGUMENT_PREFIX
-from core_sdk.errors import CommandArgumentError
+from core_sdk.errors import CommandError
 
 _PLACEHOLDER = re.compile(r"\$\{(?:args|hparams\.([^{}]+))\}")
 _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
@@ -23,7 +23,7 @@ _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 def fill(argv: Sequence[str], hparams: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
     """Returns the command with its values, and the environment variables that it needs.
 
-    Raises `CommandArgumentError` if the trial does not have a hyperparameter that the command names.
+    Raises `CommandError` if the trial does not have a hyperparameter that the command names.
     """
     filled: list[str] = []
     variables: dict[str, str] = {}
@@ -85,7 +85,10 @@ def _words(found: re.Match[str], hparams: Mapping[str, Any]) -> list[str]:
     value: Any = hparams
     for key in name.split("."):
         if not isinstance(value, Mapping) or key not in value:
-            raise CommandArgumentError(name, [known for known, _ in _leaves(hparams)])
+            known = ", ".join(known for known, _ in _leaves(hparams)) or "none"
+            raise CommandError(
+                f"the command names ${{hparams.{name}}}, but the trial has no hyperparameter {name}. It has {known}."
+            )
         value = value[key]
     return [text_of(value)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core_sdk._ground.placement._placement import Placement, port_of
-from core_sdk.errors import PlacementError, SchedulerVariableError
+from core_sdk._ground.placement._placement import Placement, bad_variable, port_of
+from core_sdk.errors import PlacementError
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 NUM_NODES_VARIABLE = "CORE_SDK_NUM_NODES"
@@ -22,7 +22,7 @@ def kubernetes_placement(variables: Mapping[str, str], hostname: str, fqdn: str)
         return None
     index, num_nodes = _number(variables, INDEX_VARIABLE), _num_nodes(variables)
     if index >= num_nodes > 1:
-        raise SchedulerVariableError(INDEX_VARIABLE, str(index), f"less than the number of nodes, {num_nodes}")
+        raise bad_variable(INDEX_VARIABLE, str(index), f"less than the number of nodes, {num_nodes}")
     job = f"kubernetes/{hostname.partition('.')[0].removesuffix(f'-{index}')}"
     return Placement(
         addresses=(hostname,) if num_nodes == 1 else _addresses(variables, index, num_nodes, fqdn),
@@ -46,7 +46,7 @@ def _num_nodes(variables: Mapping[str, str]) -> int:
             "container's env to the Job's `completions`, or to 1 if each pod trains alone."
         )
     if num_nodes < 1:
-        raise SchedulerVariableError(NUM_NODES_VARIABLE, str(num_nodes), "at least 1")
+        raise bad_variable(NUM_NODES_VARIABLE, str(num_nodes), "at least 1")
     return num_nodes
 
 
@@ -68,5 +68,5 @@ def _addresses(variables: Mapping[str, str], index: int, num_nodes: int, own_nam
 def _number(variables: Mapping[str, str], name: str) -> int:
     text = variables[name]
     if not text.isdecimal():
-        raise SchedulerVariableError(name, text, "a number")
+        raise bad_variable(name, text, "a number")
     return int(text)

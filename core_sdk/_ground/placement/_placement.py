@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from core_sdk.errors import PlacementError
+
 MEETING_PORTS = range(10_000, 30_000)
 """Ports above the range of well-known services, and below the ranges that systems and Kubernetes assign."""
 
@@ -26,3 +28,12 @@ def port_of(job: str) -> int:
     """Returns a port that is the same on all nodes of a job, and rarely the same as another job's."""
     digest = hashlib.sha256(job.encode(errors="surrogateescape")).digest()
     return MEETING_PORTS[int.from_bytes(digest[:8], "big") % len(MEETING_PORTS)]
+
+
+def bad_variable(name: str, value: str | None, expected: str) -> PlacementError:
+    """Returns the error of a variable that the scheduler has not set, or has set to a strange value."""
+    found = "is not set" if value is None else f"is {value!r}"
+    return PlacementError(
+        f"the scheduler's {name} {found}; expected: {expected}. Let the scheduler start the launcher, or give it "
+        "--nnodes, --node-rank and --master-addr."
+    )

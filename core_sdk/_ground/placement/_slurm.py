@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from core_sdk._ground.placement._host_list import expand_counts, expand_hosts
 from core_sdk._ground.placement._jobs import slurm_step, slurm_step_name
-from core_sdk._ground.placement._placement import Placement, port_of
-from core_sdk.errors import PlacementError, SchedulerVariableError
+from core_sdk._ground.placement._placement import Placement, bad_variable, port_of
+from core_sdk.errors import PlacementError
 
 _T = TypeVar("_T")
 
@@ -26,7 +26,7 @@ class SlurmJob:
 
 
 def slurm_job(variables: Mapping[str, str]) -> SlurmJob | None:
-    """Returns the job to which this process belongs; None outside of a job. Raises `SchedulerVariableError`."""
+    """Returns the job to which this process belongs; None outside of a job. Raises `PlacementError`."""
     if not variables.get("SLURM_JOB_ID"):
         return None
     array, task = variables.get("SLURM_ARRAY_JOB_ID"), variables.get("SLURM_ARRAY_TASK_ID")
@@ -97,9 +97,9 @@ def _check_step(variables: Mapping[str, str], nodes: Sequence[str], node_rank: i
             "one: `srun --ntasks-per-node=1 …`; --nproc-per-node sets its number of ranks."
         )
     if num_told != num_nodes:
-        raise SchedulerVariableError("SLURM_STEP_NUM_NODES", variables["SLURM_STEP_NUM_NODES"], f"{num_nodes} nodes")
+        raise bad_variable("SLURM_STEP_NUM_NODES", variables["SLURM_STEP_NUM_NODES"], f"{num_nodes} nodes")
     if node_rank not in range(num_nodes):
-        raise SchedulerVariableError("SLURM_NODEID", variables["SLURM_NODEID"], f"a place among {num_nodes} nodes")
+        raise bad_variable("SLURM_NODEID", variables["SLURM_NODEID"], f"a place among {num_nodes} nodes")
     if variables.get("SLURMD_NODENAME", nodes[node_rank]) != nodes[node_rank]:
         raise PlacementError(
             "Slurm counts the nodes of this step in another order than it lists them (as for `srun … : …`), so that "
@@ -127,6 +127,6 @@ def _parsed(variables: Mapping[str, str], name: str, parse: Callable[[str], _T])
     try:
         return parse(variables[name])
     except KeyError:
-        raise SchedulerVariableError(name, None, "set in every step") from None
+        raise bad_variable(name, None, "set in every step") from None
     except ValueError as error:
-        raise SchedulerVariableError(name, variables[name], str(error)) from error
+        raise bad_variable(name, variables[name], str(error)) from error

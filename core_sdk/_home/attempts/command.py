@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core_sdk._ground.environment import recorded_variables
 from core_sdk._ground.records import CommandRecord
-from core_sdk.errors import CommandNotExecutableError, CommandNotFoundError, CommandNotRecordableError
+from core_sdk.errors import CommandError
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
 _LAUNCHERS = ("launch.", "torch.distributed.")
@@ -35,8 +35,8 @@ def resolve(argv: Sequence[str], directory: Path = Path(), path: str | None = No
         return [str(Path(program).absolute()), *argv[1:]]
     if os.sep in argv[0] and Path(named).exists():
         is_directory = Path(named).is_dir()
-        raise CommandNotExecutableError(argv[0], "it is a directory" if is_directory else "permission denied")
-    raise CommandNotFoundError(argv[0])
+        raise CommandError.not_executable(argv[0], "it is a directory" if is_directory else "permission denied")
+    raise _not_found(argv[0])
 
 
 def script_name(argv: Sequence[str]) -> str:
@@ -60,4 +60,13 @@ def _check_recordable(argument: str) -> None:
     try:
         argument.encode()
     except UnicodeEncodeError as error:
-        raise CommandNotRecordableError(argument) from error
+        raise CommandError(
+            f"the argument {argument!r} is not UTF-8, so that it could not be kept for a later resume", exit_status=2
+        ) from error
+
+
+def _not_found(program: str) -> CommandError:
+    advice = "Give it as its path, or correct PATH"
+    if program.endswith(".py"):
+        advice = f"A script is started by its interpreter: `python {program}`"
+    return CommandError(f"there is no program {program!r}. {advice}.", exit_status=127)

@@ -21,7 +21,7 @@ from core_sdk._ground.records import AttemptStarted, JobRecord
 from core_sdk._home.attempts.ending import read_end
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.journal import read_records
-from core_sdk.errors import PredecessorRunningError, RecordDamagedError, TrialNotFoundError
+from core_sdk.errors import AttemptError, RecordDamagedError, TrialNotFoundError
 
 logger = logging.getLogger("core_sdk.core")
 
@@ -38,7 +38,7 @@ def trial_of_job(
     """Returns the trial that an earlier start of the job has begun, or None. Blocks until its last attempt has ended.
 
     A scheduler that counts its starts has ended the earlier one, so a lock that is held longer than `lease_s` is
-    ignored. Without such a count the lock's holder may be at work: then this raises `PredecessorRunningError`. A trial
+    ignored. Without such a count the lock's holder may be at work: then this raises `AttemptError`. A trial
     that was begun by another `script` is ignored, unless `script` is None. A completed trial is warned of, unless the
     script goes on by files of its own.
     """
@@ -53,7 +53,10 @@ def trial_of_job(
     if not has_ended:
         attempt = max(folder.attempts())
         if job.num_restarts is None:
-            raise PredecessorRunningError(job.name, folder.trial_id, attempt, lease_s)
+            raise AttemptError(
+                f"the job {job.name} goes on with trial {folder.trial_id}, whose attempt {attempt} has not ended "
+                f"within {lease_s:g} s. End that attempt, or give each training a CORE_SDK_JOB_ID of its own."
+            )
         logger.warning(
             "attempt %d of trial %d still holds its lock after %g s. The scheduler has started the job anew, so the "
             "trial goes on; what that attempt might still report is superseded",

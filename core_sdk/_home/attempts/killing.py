@@ -16,7 +16,7 @@ from core_sdk._home.attempts.ending import read_end, record_end
 from core_sdk._home.folders import TrialFolder
 from core_sdk._home.next_attempt import left_attempt, mark_of_attempt
 from core_sdk._machine.processes import end_marked, guardians_of, is_any_marked
-from core_sdk.errors import AgentNotFoundError, TrialNotKilledError
+from core_sdk.errors import AttemptError
 
 _POLL_S = 0.05
 # An agent signs the attempt's lock as soon as it has got it.
@@ -43,14 +43,14 @@ def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> N
     attempt was started. `settled` is recorded first, so that every reader of the end knows it. If the script has
     already recorded how it ended, that stands: only what is left of its processes is ended.
 
-    Raises `AgentNotFoundError` if it runs on another machine, or was not started by an agent, and
-    `TrialNotKilledError` if the system cannot kill a process.
+    Raises `AttemptError` if it runs on another machine, or was not started by an agent, or if the system cannot kill a
+    process.
     """
     mark, lock = str(mark_of_attempt(folder, attempt)), folder.supervised_path(attempt)
     holder = _holder(lock, mark)
     if holder is None and not is_any_marked(mark) and not guardians_of(mark):
         if is_alive(lock):
-            raise AgentNotFoundError(folder.trial_id, attempt)
+            raise no_agent(folder.trial_id, attempt)
         return
     has_ended = folder.exists() and read_end(folder, None).outcome is not None
     if settled is not None and not has_ended:
@@ -67,12 +67,23 @@ def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> N
     while (is_alive(lock) or any(map(_is_living, (*killed, *ending)))) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     if left := left or [process.pid for process in killed if _is_living(process)]:
-        raise TrialNotKilledError(folder.trial_id, attempt, left)
+        raise AttemptError(
+            f"cannot kill trial {folder.trial_id}: {', '.join(map(str, left))} of its attempt {attempt} did not end "
+            "when killed. Such a process waits for a device or a file system that does not answer; it ends when that "
+            "does, or when the machine is started anew."
+        )
     if is_alive(lock):
-        raise AgentNotFoundError(folder.trial_id, attempt)
+        raise no_agent(folder.trial_id, attempt)
     # The trial may have been removed meanwhile.
     if not has_ended and folder.exists() and folder.read_exit(max(folder.attempts())) is None:
         record_end(folder, -signal.SIGKILL)
+
+
+def no_agent(trial_id: int, attempt: int) -> AttemptError:
+    return AttemptError(
+        f"cannot kill trial {trial_id}: its attempt {attempt} runs, but on this machine there is no agent that "
+        f"`core-sdk run` has started for it. End its process, or pause it with `core-sdk trial pause {trial_id}`."
+    )
 
 
 def _holder(lock: Path, mark: str) -> psutil.Process | None:

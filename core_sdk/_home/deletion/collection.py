@@ -56,8 +56,8 @@ from core_sdk._home.storage import Storage
 from core_sdk.errors import (
     CheckpointError,
     CheckpointProtectedError,
-    CollectionRunningError,
     ExperimentNotFoundError,
+    HomeError,
     NotRecordedError,
     RecordDamagedError,
     TrialNotFoundError,
@@ -151,7 +151,7 @@ class Collector:
     def carry_out(self, plan: CollectionPlan, *, wait_s: float = -1) -> Deletions:
         """Deletes the checkpoints that the plan condemns, and that a second plan condemns, too. Sweeps the storages.
 
-        Waits like `collect`. Raises `CollectionRunningError`.
+        Waits like `collect`. Raises `HomeError`.
         """
         from filelock import Timeout  # imports asyncio, which a training script need not pay for
 
@@ -167,7 +167,10 @@ class Collector:
                     for verdict in self._delete_of(trials[begin : begin + _TRIALS_AT_ONCE], plan, condemned):
                         (spared if verdict.is_kept else deleted).append(verdict)
         except Timeout as error:
-            raise CollectionRunningError(self._home.root, wait_s) from error
+            raise HomeError(
+                f"another process has been deleting checkpoints of {self._home.root} for over {wait_s:g} s. Nothing "
+                "was deleted here; try again later."
+            ) from error
         self._inspector.sweep(self._request.storages)
         return Deletions(tuple(deleted), tuple(spared), self._problems())
 

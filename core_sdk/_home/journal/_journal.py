@@ -14,7 +14,7 @@ from core_sdk._ground.records import Record
 class Journal(ABC):
     """The record of what happens in an attempt, as one rank writes it.
 
-    `append` may be called from any thread; in a forked child it raises `JournalForkedError`.
+    `append` may be called from any thread; in a forked child it raises `JournalError`.
     """
 
     def __init__(self, path: Path) -> None:

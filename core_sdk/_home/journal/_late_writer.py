@@ -13,7 +13,7 @@ from pathlib import Path
 from core_sdk._ground.records import AttemptStarted, Dropped, Record
 from core_sdk._home.journal._journal import Journal
 from core_sdk._home.journal._writer import JournalWriter
-from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
+from core_sdk.errors import JournalError, ReportsDroppedError
 
 logger = logging.getLogger("core_sdk.journal")
 
@@ -100,9 +100,9 @@ class JournalBeside(Journal):
 
     def check_open(self) -> None:
         if self._is_closed:
-            raise JournalClosedError(self.path)
+            raise JournalError.closed(self.path)
         if os.getpid() != self._process:
-            raise JournalForkedError(self.path)
+            raise JournalError.forked(self.path)
 
     def close(self) -> None:
         if not self._is_closed and os.getpid() == self._process:

@@ -17,7 +17,7 @@ from core_sdk._ground.files import fsync_directory, opened, opened_regular, writ
 from core_sdk._ground.records import Dropped, Ended, Record
 from core_sdk._home.journal._journal import Journal
 from core_sdk._home.journal._line import encode_line
-from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
+from core_sdk.errors import JournalError, ReportsDroppedError
 
 logger = logging.getLogger("core_sdk.journal")
 
@@ -40,7 +40,7 @@ class JournalWriter(Journal):
 
     `append` may be called from any thread. A record that cannot be written (a full disk) is dropped, counted and
     announced at once by a warning; `close` raises `ReportsDroppedError` once for all of them. In a forked child every
-    `append` raises `JournalForkedError`.
+    `append` raises `JournalError`.
 
     A script may close our descriptor, and somebody may move or remove the file. So once a second the writer looks
     whether its descriptor is still that of the file at its path. It opens one again that was closed, and counts as
@@ -114,10 +114,10 @@ class JournalWriter(Journal):
 
     def check_open(self) -> None:
         if self._descriptor == _CLOSED:
-            raise JournalClosedError(self.path)
+            raise JournalError.closed(self.path)
         if self._descriptor == _FORKED:
             self._tell_of_daemon()
-            raise JournalForkedError(self.path)
+            raise JournalError.forked(self.path)
 
     def close(self) -> None:
         """Fsyncs and closes; does nothing the second time. Raises `ReportsDroppedError` if records were lost."""

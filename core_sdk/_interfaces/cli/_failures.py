@@ -28,8 +28,6 @@ class ExitCode(enum.IntEnum):
     """A trial, an experiment, a checkpoint or a model does not exist."""
     PAUSED = 75
     """The trial was stopped on request and can be resumed; EX_TEMPFAIL of sysexits.h."""
-    NOT_EXECUTABLE = 126
-    COMMAND_NOT_FOUND = 127
     CANCELED = 130
     """The trial was canceled by Ctrl-C; 128 + SIGINT, as in a shell."""
 
@@ -39,11 +37,9 @@ def exit_status_of(error: BaseException) -> int:
     for line in _lines(error):
         say(line)
     match error:
-        case errors.CommandNotFoundError():
-            return ExitCode.COMMAND_NOT_FOUND
-        case errors.CommandNotExecutableError():
-            return ExitCode.NOT_EXECUTABLE
-        case errors.CommandNotRecordableError() | errors.MasterRefusedError():
+        case errors.CommandError():
+            return error.exit_status
+        case errors.MasterRefusedError():
             return ExitCode.USAGE
         case errors.NotFoundError() | errors.CheckpointNotFoundError():
             return ExitCode.NOT_FOUND

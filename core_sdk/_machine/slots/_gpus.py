@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from core_sdk.errors import GpusUnknownError
+from core_sdk.errors import SlotError
 
 _DRIVER = Path("/proc/driver/nvidia")
 _DEVICES = Path("/dev")
@@ -22,7 +22,7 @@ _LISTED = re.compile(r"^(?P<indent>\s*).*\(UUID: (?P<name>[^)]+)\)", re.MULTILIN
 def gpus_here(driver: Path = _DRIVER, devices: Path = _DEVICES) -> list[str]:
     """Returns the names of all GPUs and instances of MIG that this process may use, in the order of their buses.
 
-    Raises `GpusUnknownError`.
+    Raises `SlotError`.
     """
     found = [_Gpu(path) for path in sorted((driver / "gpus").iterdir())] if (driver / "gpus").is_dir() else []
     # A scheduler may have hidden the others from this process.
@@ -62,7 +62,10 @@ def _listed_gpus() -> list[str]:
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise GpusUnknownError(str(error)) from error
+        raise SlotError(
+            "this machine has GPUs whose names only `nvidia-smi -L` tells, since they are split, or have not been used "
+            f"yet, and it does not: {error}. Name those to use by their UUIDs in CUDA_VISIBLE_DEVICES."
+        ) from error
     return list(_without_split(_LISTED.findall(listed)))
 
 

@@ -20,7 +20,7 @@ from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.environment import slot_directory
 from core_sdk._ground.files import write_whole
 from core_sdk._machine.slots.turns import PostedTicket, obstacles, slots_for
-from core_sdk.errors import SlotDirectoryError
+from core_sdk.errors import SlotError
 
 _SHARED_MODE = 0o1777
 _PAUSE_S = 0.01
@@ -69,7 +69,7 @@ class SlotDirectory:
     def tickets(self) -> list[PostedTicket]:
         """Returns the tickets of living processes by number. Call it in a block of `locked`.
 
-        Raises `SlotDirectoryError` if one cannot be read.
+        Raises `SlotError` if one cannot be read.
         """
         return [posted for path in self._paths() if (posted := self._read(path)) is not None]
 
@@ -88,7 +88,7 @@ class SlotDirectory:
             return None
         except (OSError, ValueError) as error:
             problem = f"which slots {_owner_of(path)} has is unknown, since {path.name} cannot be read ({error})"
-            raise SlotDirectoryError(self.path, problem) from error
+            raise unusable(self.path, problem) from error
         trial = _read_trial(path)
         return PostedTicket(
             number=int(path.stem),
@@ -132,7 +132,7 @@ class SlotDirectory:
     def _open(self) -> int:
         """Opens the directory, and makes it first if needed.
 
-        Raises `OSError`, and `SlotDirectoryError` unless all users can post their tickets in it.
+        Raises `OSError`, and `SlotError` unless all users can post their tickets in it.
         """
         with contextlib.suppress(FileExistsError):
             self.path.mkdir(_SHARED_MODE)
@@ -144,7 +144,7 @@ class SlotDirectory:
             while not (status := os.fstat(descriptor)).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 if time.monotonic() > deadline:
                     mode = stat.S_IMODE(status.st_mode)
-                    raise SlotDirectoryError(
+                    raise unusable(
                         self.path,
                         f"only its owner, {_user(status.st_uid)}, can write to it (mode {mode:o}), so that others "
                         f"would be given the same slots. Its owner can open it by `chmod 1777 {self.path}`",
@@ -215,7 +215,7 @@ class Ticket:
     def take(self, num_wanted: int, usable: Sequence[str], patience_s: float = _LONGEST_LOCK_S) -> Sequence[str]:
         """Takes slots if it is the ticket's turn, and returns them; otherwise empty. Call it again and again.
 
-        The place in the line, `place`, stays when what is wanted changes. Raises `SlotDirectoryError`, and
+        The place in the line, `place`, stays when what is wanted changes. Raises `SlotError`, and
         `BlockingIOError` if the directory is locked for longer than `patience_s`.
         """
         with _naming(self.directory), self.directory.locked(patience_s):
@@ -282,7 +282,14 @@ def _naming(directory: SlotDirectory) -> Iterator[None]:
     except BlockingIOError:
         raise
     except OSError as error:
-        raise SlotDirectoryError(directory.path, error.strerror or str(error)) from error
+        raise unusable(directory.path, error.strerror or str(error)) from error
+
+
+def unusable(path: Path, problem: str) -> SlotError:
+    return SlotError(
+        f"no slot can be taken in {path}: {problem}. The variable CORE_SDK_SLOTS names another directory; it must be "
+        "the same for all users of this machine."
+    )
 
 
 def _try_lock(descriptor: int, deadline: float) -> bool:

@@ -48,7 +48,7 @@ class Machine:
     def here(cls, num_places: int | None = None, *, avoids_busy: bool = False) -> Machine:
         """Returns `num_places` on the CPU if given, else all GPUs that this process may use, else a place per CPU.
 
-        Raises `GpusUnknownError`, and `MissingDependencyError` if busy GPUs cannot be told from others.
+        Raises `SlotError`, and `MissingDependencyError` if busy GPUs cannot be told from others.
         """
         if num_places is not None:
             return cls(num_places)

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from core_sdk._machine.slots.directory import SlotDirectory, Ticket
+from core_sdk._machine.slots.directory import SlotDirectory, Ticket, unusable
 from core_sdk._machine.slots.machine import Machine, Slots
-from core_sdk.errors import NotEnoughSlotsError, SlotDirectoryError, SlotsTakenError
+from core_sdk.errors import SlotError, SlotsTakenError
 
 _PAUSE_S = 0.2
 
@@ -24,7 +24,7 @@ def taken_slots(
     taken. `tell` gets the words of who has them, once, if they are not free; without it nobody waits. On the CPU there
     may be more places than CPUs. With `avoids_busy`, GPUs that programs without a slot fill are not taken.
 
-    Raises `NotEnoughSlotsError`, `SlotsTakenError` if nobody waits, `SlotDirectoryError` or `GpusUnknownError`.
+    Raises `SlotsTakenError` if nobody waits, and other `SlotError`s.
     """
     if num_slots is None:
         yield None
@@ -33,7 +33,9 @@ def taken_slots(
     if not machine.gpus:
         machine = Machine(max(num_slots, machine.num_slots))
     elif num_slots > machine.num_slots:
-        raise NotEnoughSlotsError(num_slots, machine.num_slots)
+        raise SlotError(
+            f"{num_slots} slots were asked for, and this machine has {machine.num_slots} GPUs. Ask for fewer."
+        )
     directory = SlotDirectory()
     with _naming_lock(directory):
         ticket = Ticket(directory, home, num_slots, machine.usable())
@@ -57,7 +59,7 @@ def _naming_lock(directory: SlotDirectory) -> Iterator[None]:
         yield
     except BlockingIOError as error:
         problem = "another process has had its lock for long, perhaps since it was stopped (Ctrl-Z)"
-        raise SlotDirectoryError(directory.path, problem) from error
+        raise unusable(directory.path, problem) from error
 
 
 def obstacles_of(ticket: Ticket, machine: Machine, home: Path | None = None) -> str:

@@ -111,7 +111,7 @@ class SteeredExperiment(Shown):
     def pause(self) -> None:
         """Asks each running trial to stop, like `Trial.pause`. No trial is started until `activate`.
 
-        If the experiment was not submitted, raises `ExperimentNotRunningError` if none of its trials runs.
+        If the experiment was not submitted, raises `AttemptError` if none of its trials runs.
         """
         experiments.pause(self._home, self.id, _BY)
         self.reload()
@@ -132,7 +132,7 @@ class SteeredExperiment(Shown):
     def kill(self) -> None:
         """Ends the experiment at once by killing its trials. Raises `MasterError` if it has ended.
 
-        If the experiment was not submitted, raises `ExperimentNotRunningError` if none of its trials runs.
+        If the experiment was not submitted, raises `AttemptError` if none of its trials runs.
         """
         experiments.kill(self._home, self.id, _BY)
         self.reload()

@@ -189,7 +189,7 @@ class SteeredTrial(Shown):
         """Kills the script with all its processes, and returns when they are gone. The trial is then canceled.
 
         A trial that does not run is also canceled if it belongs to a submitted experiment that has not ended. For any
-        other, raises `TrialNotRunningError`. Raises `AgentNotFoundError` for a script that `core-sdk` has not started
+        other, raises `TrialNotRunningError`. Raises `AttemptError` for a script that `core-sdk` has not started
         here.
         """
         trials.kill(self._home, self.trial_id, _BY)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from core_sdk._ground.pickling import OfOneProcess
 from core_sdk._home.journal import Journal
 from core_sdk.core._profiler._collector import FigureCollector, FigureSource
-from core_sdk.errors import JournalForkedError
+from core_sdk.errors import JournalError
 
 logger = logging.getLogger("core_sdk.profiler")
 
@@ -47,7 +47,7 @@ class ProfilerContext(OfOneProcess):
         if not isinstance(samples_per_report, int) or samples_per_report < 1:
             raise ValueError(f"samples_per_report is {samples_per_report!r}; it must be an int of at least 1")
         if os.getpid() != self._process:
-            raise JournalForkedError(self._journal.path)
+            raise JournalError.forked(self._journal.path)
         if self._collector is not None:
             logger.warning("profiler.on() does nothing, since the profiler is on: call profiler.off() first")
         elif self._local_rank == 0:

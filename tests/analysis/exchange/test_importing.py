@@ -20,7 +20,7 @@ from core_sdk._analysis.exchange.wandb.values import with_media
 from core_sdk._execution.steering import trials
 from core_sdk._ground.records import MediaFile, TrialRecord
 from core_sdk._home import Home, open_view
-from core_sdk.errors import UnknownRecordsError
+from core_sdk.errors import CoreSDKError
 
 FALLING = [(step, 1 / (step + 1)) for step in range(5)]
 
@@ -315,5 +315,5 @@ def test_the_command_says_what_it_has_imported(warm_cli: WarmCli, tmp_path: Path
 
 def test_a_home_is_not_imported(home: Home) -> None:
     """A home is refused with the command that takes its trials."""
-    with pytest.raises(UnknownRecordsError, match="home merge"):
+    with pytest.raises(CoreSDKError, match="home merge"):
         find_runs(home.root)

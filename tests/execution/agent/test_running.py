@@ -22,7 +22,7 @@ from core_sdk._home.attempts.killing import kill
 from core_sdk._home.attempts.running import await_end, never_began, take_back, take_for_dead
 from core_sdk._home.attempts.starting import AttemptStart, begin, resume
 from core_sdk._home.states import trial_state
-from core_sdk.errors import AgentNotFoundError, TrialRunningError
+from core_sdk.errors import AttemptError, TrialRunningError
 
 WAITING = """
 import pathlib, subprocess, sys, time
@@ -130,7 +130,7 @@ def test_an_attempt_of_another_machine_is_not_killed(home: Home) -> None:
     """An attempt whose lock is held but that has no process here cannot be killed: it runs on another machine."""
     begun = begin(home.root, ["true"])
 
-    with pytest.raises(AgentNotFoundError, match="cannot kill trial 1"):
+    with pytest.raises(AttemptError, match="cannot kill trial 1"):
         kill(begun.folder, 1)
 
     begun.lock.release()

@@ -19,7 +19,7 @@ from core_sdk._home import Home
 from core_sdk._home.attempts.killing import kill
 from core_sdk._home.attempts.running import await_end
 from core_sdk._home.attempts.starting import AttemptStart, begin
-from core_sdk.errors import CommandNotExecutableError
+from core_sdk.errors import CommandError
 
 WAITING = """
 import pathlib, subprocess, sys, time
@@ -112,7 +112,7 @@ def test_a_forked_agent_says_that_a_command_cannot_be_started(
 
     agent = Agent(spawner)
 
-    with pytest.raises(CommandNotExecutableError):
+    with pytest.raises(CommandError):
         agent.start(start)
 
     agent.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from core_sdk._ground.environment.arguments import fill, named, options
-from core_sdk.errors import CommandArgumentError
+from core_sdk.errors import CommandError
 
 HPARAMS: dict[str, Any] = {"lr": 1e-05, "batch-size": 32, "optimizer": {"name": "adam", "betas": [0.9, 0.999]}}
 SHOW = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
@@ -104,7 +104,7 @@ def test_an_unknown_name_is_refused() -> None:
     """A placeholder with an unknown name is refused, with the names that exist."""
     argv = ["sh", "-c", "train.py ${hparams.learning_rate}"]
 
-    with pytest.raises(CommandArgumentError, match="no hyperparameter learning_rate") as caught:
+    with pytest.raises(CommandError, match="no hyperparameter learning_rate") as caught:
         fill(argv, HPARAMS)
 
     assert "It has lr, batch-size, optimizer.name, optimizer.betas." in str(caught.value)

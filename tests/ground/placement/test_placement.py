@@ -8,10 +8,7 @@ import pytest
 
 from core_sdk._ground.placement import Placement, kubernetes_placement, slurm_placement
 from core_sdk._ground.placement._host_list import expand_counts, expand_hosts
-from core_sdk.errors import (
-    PlacementError,
-    SchedulerVariableError,
-)
+from core_sdk.errors import PlacementError
 
 # As srun of Slurm 22.05 set them for the second of two tasks.
 STEP = {
@@ -146,10 +143,10 @@ def test_without_a_step_nothing_is_placed() -> None:
         ),
         (STEP | {"SLURM_NODEID": "0"}, PlacementError, "in another order than it lists them"),
         (BATCH | {"SLURM_JOB_NUM_NODES": "1", "SLURM_HET_SIZE": "3"}, PlacementError, "3 nodes"),
-        (STEP | {"SLURM_STEP_NODELIST": "h["}, SchedulerVariableError, "'h\\['"),
-        (STEP | {"SLURM_STEP_NODELIST": "h[1-3]"}, SchedulerVariableError, "3 nodes"),
-        (STEP | {"SLURM_NODEID": "2"}, SchedulerVariableError, "a place among 2 nodes"),
-        ({name: value for name, value in STEP.items() if name != "SLURM_NODEID"}, SchedulerVariableError, "is not set"),
+        (STEP | {"SLURM_STEP_NODELIST": "h["}, PlacementError, "'h\\['"),
+        (STEP | {"SLURM_STEP_NODELIST": "h[1-3]"}, PlacementError, "3 nodes"),
+        (STEP | {"SLURM_NODEID": "2"}, PlacementError, "a place among 2 nodes"),
+        ({name: value for name, value in STEP.items() if name != "SLURM_NODEID"}, PlacementError, "is not set"),
     ],
 )
 def test_other_than_one_launcher_per_node_is_refused(
@@ -207,9 +204,9 @@ def test_outside_of_an_indexed_job_no_pod_is_placed() -> None:
         ),
         (POD, "train-1", "", PlacementError, "headless Service"),
         (POD, "of-its-own", DOMAIN, PlacementError, "MASTER_ADDR"),
-        (POD | {"JOB_COMPLETION_INDEX": "3"}, "train-3", DOMAIN, SchedulerVariableError, "less than .* 3"),
-        (POD | {"CORE_SDK_NUM_NODES": "two"}, "train-1", DOMAIN, SchedulerVariableError, "'two'.* a number"),
-        (POD | {"CORE_SDK_NUM_NODES": "0"}, "train-1", DOMAIN, SchedulerVariableError, "at least 1"),
+        (POD | {"JOB_COMPLETION_INDEX": "3"}, "train-3", DOMAIN, PlacementError, "less than .* 3"),
+        (POD | {"CORE_SDK_NUM_NODES": "two"}, "train-1", DOMAIN, PlacementError, "'two'.* a number"),
+        (POD | {"CORE_SDK_NUM_NODES": "0"}, "train-1", DOMAIN, PlacementError, "at least 1"),
     ],
 )
 def test_what_a_manifest_lacks_is_named(

@@ -8,7 +8,7 @@ import pytest
 
 from core_sdk._ground.records import FORMAT, AttemptStarted, Dropped, Profile, ProgressReported, Report, StatusSet
 from core_sdk._home.journal import RankJournal, read_records
-from core_sdk.errors import JournalClosedError, ReportsDroppedError
+from core_sdk.errors import JournalError, ReportsDroppedError
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_a_ranks_journal_is_made_with_its_first_record(tmp_path: Path, start: At
 
     assert not existed
     assert list(read_records(journal.path)) == [start, report, progress, profile]
-    with pytest.raises(JournalClosedError):
+    with pytest.raises(JournalError, match="is closed"):
         journal.append(progress)
 
 

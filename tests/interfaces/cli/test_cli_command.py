@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core_sdk._home.attempts.command import resolve, script_name
-from core_sdk.errors import CommandNotExecutableError, CommandNotFoundError, CommandNotRecordableError
+from core_sdk.errors import CommandError
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_what_cannot_be_started_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("")
 
-    with pytest.raises(CommandNotFoundError, match="no-such-program"):
+    with pytest.raises(CommandError, match="no-such-program"):
         resolve(["no-such-program"])
-    with pytest.raises(CommandNotFoundError):
+    with pytest.raises(CommandError):
         resolve([str(tmp_path / "missing")])
-    with pytest.raises(CommandNotExecutableError, match="permission denied"):
+    with pytest.raises(CommandError, match="permission denied"):
         resolve([str(script)])
-    with pytest.raises(CommandNotExecutableError, match="directory"):
+    with pytest.raises(CommandError, match="directory"):
         resolve([str(tmp_path)])
 
 
 def test_an_argument_that_json_cannot_keep_is_refused() -> None:
     """An argument that is not UTF-8 is refused, since JSON cannot keep it."""
-    with pytest.raises(CommandNotRecordableError, match="udcff"):
+    with pytest.raises(CommandError, match="udcff"):
         resolve([sys.executable, "\udcff"])

@@ -17,7 +17,7 @@ from processes import Script, wait_for
 from promises import promise
 
 from core_sdk._machine.slots import SlotDirectory, Ticket, taken_slots
-from core_sdk.errors import SlotDirectoryError, SlotsTakenError
+from core_sdk.errors import SlotError, SlotsTakenError
 
 NAMES = ["gpu-a", "gpu-b"]
 NOBODY = 65534
@@ -106,7 +106,7 @@ def test_a_directory_that_others_cannot_write_is_refused_in_words(directory: Slo
     """A directory in which others cannot post tickets is refused, rather than that a slot is given twice."""
     directory.path.mkdir(mode=0o755)
 
-    with pytest.raises(SlotDirectoryError, match=r"only its owner, \w+, can write to it \(mode 755\).*chmod 1777"):
+    with pytest.raises(SlotError, match=r"only its owner, \w+, can write to it \(mode 755\).*chmod 1777"):
         Ticket(directory, Path("/home/a"), 1, NAMES)
 
 
@@ -122,7 +122,7 @@ def test_what_is_no_directory_is_refused_in_words(directory: SlotDirectory, kind
         case _:
             directory = SlotDirectory(directory.path / "slots")
 
-    with pytest.raises(SlotDirectoryError, match=re.escape(f"no slot can be taken in {directory.path}: ")):
+    with pytest.raises(SlotError, match=re.escape(f"no slot can be taken in {directory.path}: ")):
         Ticket(directory, Path("/home/a"), 1, NAMES)
 
 
@@ -135,7 +135,7 @@ def test_a_full_disk_leaves_no_ticket_that_keeps_others_away(small_disk: Path, m
                 filler.write(b"x" * 4096)
                 filler.flush()
 
-        with pytest.raises(SlotDirectoryError, match="No space left"):
+        with pytest.raises(SlotError, match="No space left"):
             Ticket(directory, Path("/home/b"), 1, NAMES)
         with directory.locked():
             assert [each.held for each in directory.tickets()] == [ticket.held] == [NAMES[:1]]
@@ -146,7 +146,7 @@ def test_a_ticket_that_cannot_be_read_keeps_everybody_away(directory: SlotDirect
     with posted(directory) as ticket:
         ticket.path.write_bytes(b"{")
 
-        with pytest.raises(SlotDirectoryError, match=r"which slots \w+ has is unknown, since 000001.ticket cannot be"):
+        with pytest.raises(SlotError, match=r"which slots \w+ has is unknown, since 000001.ticket cannot be"):
             Ticket(directory, Path("/home/b"), 1, NAMES)
     (directory.path / "notes.ticket").touch()
     with posted(directory) as ticket:

@@ -10,7 +10,7 @@ import pytest
 
 from core_sdk._machine.slots import Machine
 from core_sdk._machine.slots._gpus import full_names, gpus_here
-from core_sdk.errors import GpusUnknownError
+from core_sdk.errors import SlotError
 
 _LIST = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aa)
@@ -67,7 +67,7 @@ def test_what_the_driver_does_not_show_nvidia_smi_tells(
     assert gpus_here(driver, driver.parent) == ["MIG-a1", "MIG-a2", "GPU-bb"]
 
     (driver.parent / "bin" / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
-    with pytest.raises(GpusUnknownError, match=r"only `nvidia-smi -L` tells.*exit status 9.*CUDA_VISIBLE_DEVICES"):
+    with pytest.raises(SlotError, match=r"only `nvidia-smi -L` tells.*exit status 9.*CUDA_VISIBLE_DEVICES"):
         gpus_here(driver, driver.parent)
 
 

@@ -24,7 +24,7 @@ from core_sdk._home.attempts.running import never_began, take_back
 from core_sdk._home.attempts.starting import AttemptStart
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._machine.slots import Machine, PostedTicket, SlotDirectory, Slots, Ticket, obstacles_of
-from core_sdk.errors import CoreSDKError, SlotDirectoryError
+from core_sdk.errors import CoreSDKError, SlotError
 
 logger = logging.getLogger("core_sdk.master")
 
@@ -92,7 +92,7 @@ class MachinePool(ResourcePool):
             self._place = None
             if not self._ticket.held:
                 self.wait = obstacles_of(self._ticket, self.machine, self._home.root)
-        except SlotDirectoryError as error:
+        except SlotError as error:
             self.wait = str(error)
         except BlockingIOError:  # somebody posts a ticket just now: the next look tells
             pass
@@ -113,7 +113,7 @@ class MachinePool(ResourcePool):
 
     def _tickets(self) -> Sequence[PostedTicket]:
         """Returns the tickets of all users; those of the last look if somebody posts one just now."""
-        with contextlib.suppress(BlockingIOError, SlotDirectoryError), self._directory.locked(_PATIENCE_S):
+        with contextlib.suppress(BlockingIOError, SlotError), self._directory.locked(_PATIENCE_S):
             self._posted = self._directory.tickets()
         return self._posted
 

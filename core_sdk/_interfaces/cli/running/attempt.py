@@ -42,7 +42,7 @@ def run_attempt(agent: Agent, decide: Callable[[], AttemptStart], *, is_detached
     """Lets the agent start the attempt that `decide` returns, and returns our exit status.
 
     In the foreground it shows the attempt to its end. Detached it prints the trial's number. Raises what `decide`
-    raises, or `CommandNotExecutableError`.
+    raises, or `CommandError`.
     """
     if not is_detached:
         return _run_in_foreground(agent, decide)

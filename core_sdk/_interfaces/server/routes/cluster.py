@@ -13,7 +13,7 @@ from core_sdk._execution.master.occupancy import OccupiedSlot, busy_gpus, occupi
 from core_sdk._home.rows import ExperimentRow
 from core_sdk._interfaces.server.shared_view import SharedView
 from core_sdk._machine.slots import SlotDirectory
-from core_sdk.errors import MasterSilentError, SlotDirectoryError
+from core_sdk.errors import MasterSilentError, SlotError
 
 
 class QueuedExperiment(msgspec.Struct, frozen=True):
@@ -89,6 +89,6 @@ def slots(shared: SharedView) -> SlotsAnswer:
     found = status or status_without_master()
     clusters = [Cluster(one.address, one.problem) for one in found.clusters]
     tickets = []
-    with contextlib.suppress(SlotDirectoryError, BlockingIOError):  # commands say what is wrong with it
+    with contextlib.suppress(SlotError, BlockingIOError):  # commands say what is wrong with it
         tickets = SlotDirectory().read()
     return SlotsAnswer(status is not None, occupied_slots(found, shared.home.root, tickets, busy_gpus()), clusters)

@@ -162,7 +162,7 @@ class AttemptActor:
         return claimed_elsewhere(folder, number, command, self._slots(), order.home_root, self._node)
 
     def _start_agent(self, agent: Agent, start: AttemptStart) -> None:
-        """Lets the agent start the command. Raises `CommandNotExecutableError`."""
+        """Lets the agent start the command. Raises `CommandError`."""
         order = self._order
         self._has_started = True
         if order.num_nodes > 1:
