@@ -13,7 +13,6 @@
     │   ├── TrialNotRunningError
     │   ├── PausedError (ValueError)
     │   ├── NothingToResumeError
-    │   └── RunInfoError
     ├── SlotError                     the slots of this machine
     │   ├── SlotsTakenError
     ├── PlacementError (ValueError)   a scheduler has not started one launcher on each node
@@ -56,26 +55,19 @@
     │   ├── RayClusterError           a Ray cluster that cannot be used
     │   ├── CallTimeoutError (TimeoutError)
     │   ├── NotPicklableError (TypeError)
-    │   ├── ReplicaDiedError          a worker of a creator trainer
     │   └── TrainingFailedError       what `TorchTrainer.fit()` raises
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
     │   ├── ExperimentNotFoundError
     │   ├── ModelNotFoundError
-    │   ├── ModelVersionNotFoundError
     │   └── NotRecordedError          a metric, a group or an attempt
     ├── CommandError                  a command that cannot be started
-    ├── TrialClassError (ValueError)  a Trial class, named as `module:Class`, that cannot be trained
     ├── ExperimentError               a submitted experiment
     │   ├── ExperimentStateError
-    │   ├── CodeChangedError
     │   └── CodeDamagedError
-    ├── AttemptNotPlacedError         a pool cannot begin an attempt
     ├── SlurmError                    Slurm has refused something, or does not answer
     ├── DataError (ValueError)        the data of a training, in their order
     │   └── NotExactError
-    ├── PortTakenError                where a server was to listen
-    ├── PageNotServedError            the process that serves the web page has ended
     ├── NothingToDrawError            a chart without a number
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs its own master
     └── MissingDependencyError        an optional library
@@ -152,6 +144,13 @@ class RecordDamagedError(HomeError):
 
 class AttemptError(CoreSDKError):
     """An attempt, one execution of a trial's script, cannot start or stop as asked."""
+
+    @classmethod
+    def bad_run_info(cls, path: Path, reason: str) -> AttemptError:
+        return cls(
+            f"CORE_SDK_RUN_INFO names {path}, which cannot be used: {reason}. Unset it to run the script on its own, "
+            "or start the script with `core-sdk run`."
+        )
 
     @classmethod
     def in_slurm(cls, trial_id: int, action: str, job_id: str, advice: str) -> AttemptError:
@@ -232,15 +231,6 @@ class NothingToResumeError(AttemptError):
         super().__init__(f"cannot start trial {trial_id} again: {reason}.")
 
 
-class RunInfoError(AttemptError):
-    def __init__(self, path: Path, reason: str) -> None:
-        self.path = path
-        super().__init__(
-            f"CORE_SDK_RUN_INFO names {path}, which cannot be used: {reason}. Unset it to run the script on its own, "
-            "or start the script with `core-sdk run`."
-        )
-
-
 class CommandError(CoreSDKError):
     """The command of an attempt cannot be started. `exit_status` is what a shell or a command then ends with."""
 
@@ -289,10 +279,6 @@ class MasterSilentError(MasterError):
             else f". `kill -9 {pid}` ends it; trials go on, and the next command starts another master"
         )
         super().__init__(f"{who} has not answered for {waited_s:.0f} s{advice if pid else ''}")
-
-
-class AttemptNotPlacedError(CoreSDKError):
-    """The pool of an experiment could not begin an attempt. The message is the pool's own."""
 
 
 class SlurmError(CoreSDKError):
@@ -646,17 +632,24 @@ class WorkerFailedError(WorkerError):
 class WorkerDiedError(WorkerError):
     """A worker has died. `cause` follows "worker 1", for example: was killed by SIGKILL."""
 
-    def __init__(self, rank: int, process: str, cause: str, last_lines: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        rank: int,
+        process: str,
+        cause: str,
+        last_lines: Sequence[str] = (),
+        *,
+        call: str = "",
+        advice: str = "The other workers are ended; restart() starts all of them again.",
+    ) -> None:
+        """`call` names the call of a trainer that has failed."""
         self.rank = rank
         self.process = process
         self.cause = cause
         self.last_lines = tuple(last_lines)
         quoted = "".join(f"\n    {line}" for line in last_lines)
         ending = f" The end of its stderr:{quoted}" if quoted else ""
-        super().__init__(
-            f"worker {rank} ({process}) {cause}. The other workers are ended; restart() starts all of them "
-            f"again.{ending}"
-        )
+        super().__init__(f"{call and f'{call}: '}worker {rank} ({process}) {cause}. {advice}{ending}")
 
 
 class WorkersNotStartedError(WorkerError):
@@ -692,24 +685,6 @@ class CallTimeoutError(WorkerError, TimeoutError):
             f"{function} has not ended within {timeout_s:g} s on the workers {ranks}. They go on: wait again, or end "
             "them with kill()."
         )
-
-
-class ReplicaDiedError(WorkerError):
-    """A worker of a creator trainer has died, and the call is not tried again. `cause` says how it died."""
-
-    def __init__(self, call: str, num_tries: int, death: WorkerDiedError, *, can_go_on: bool) -> None:
-        self.rank = death.rank
-        self.cause = death.cause
-        quoted = "".join(f"\n    {line}" for line in death.last_lines)
-        ending = f" The end of its stderr:{quoted}" if quoted else ""
-        tries = f" The call was tried {num_tries} times." if num_tries > 1 else ""
-        advice = (
-            "The next call starts all workers again, with the last state that was kept."
-            if can_go_on
-            else "There is no state to go on from: restore() a file of save(), or make a new trainer; "
-            "train(max_retries=1) keeps states."
-        )
-        super().__init__(f"{call}: worker {death.rank} ({death.process}) {death.cause}.{tries} {advice}{ending}")
 
 
 class NotPicklableError(WorkerError, TypeError):
@@ -762,25 +737,12 @@ class ModelNotFoundError(NotFoundError):
         super().__init__(f"there is no model {model!r} in {home}. `core-sdk model list` shows those that exist.")
 
 
-class ModelVersionNotFoundError(NotFoundError):
-    def __init__(self, model: str, version: int) -> None:
-        super().__init__(
-            f"the model {model!r} has no version {version}. `core-sdk model list-versions {model}` shows those it has."
-        )
-
-
 class NotRecordedError(NotFoundError):
     """A metric, a group or an attempt is asked for of which nothing is recorded."""
 
     def __init__(self, problem: str, heading: str, known: Iterable[object]) -> None:
         """`heading` says what `known` is, which is there instead."""
         super().__init__(f"{problem}. {heading}: {', '.join(dict.fromkeys(map(str, known))) or 'none yet'}.")
-
-
-class TrialClassError(CoreSDKError, ValueError):
-    def __init__(self, spec: str, problem: str) -> None:
-        self.spec = spec
-        super().__init__(f"cannot train {spec!r}: {problem}.")
 
 
 class ExperimentError(CoreSDKError):
@@ -793,16 +755,6 @@ class ExperimentStateError(ExperimentError):
         super().__init__(f"experiment {experiment_id} {problem}.")
 
 
-class CodeChangedError(ExperimentError):
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        what = "the code directory" if path is None else f"{path}, a file of the code directory,"
-        super().__init__(
-            f"{what} changed while it was being packed. Submit again when nothing writes to it, or name in .coreignore "
-            "what is being written."
-        )
-
-
 class CodeDamagedError(ExperimentError):
     def __init__(self, archive: Path, reason: str) -> None:
         self.archive = archive
@@ -810,17 +762,6 @@ class CodeDamagedError(ExperimentError):
             f"the code archive {archive} {reason}. Restore it from a copy, or delete it and submit the same directory "
             "again."
         )
-
-
-class PortTakenError(CoreSDKError):
-    def __init__(self, host: str, port: int, free_port: int) -> None:
-        self.free_port = free_port
-        super().__init__(f"port {port} of {host} is in use, or not yours to use; port {free_port} is free")
-
-
-class PageNotServedError(CoreSDKError):
-    def __init__(self, output: str) -> None:
-        super().__init__(f"the web page cannot be served: {output or 'its process ended without a word'}")
 
 
 class NothingToDrawError(CoreSDKError):

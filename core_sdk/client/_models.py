@@ -59,7 +59,7 @@ class ModelVersion:
         models.delete_version(self._home, self.model_id, self.model_version)
 
     def reload(self) -> None:
-        """Looks the version up again. Raises `ModelNotFoundError` or `ModelVersionNotFoundError`."""
+        """Looks the version up again. Raises `ModelNotFoundError` or `NotFoundError`."""
         model = Registry(self._home).model(self.model_id)
         self._take(model, version_of(model, self.model_version))
 
@@ -102,7 +102,7 @@ class Model:
     def get_version(self, version: int = -1) -> ModelVersion | None:
         """Returns the version of this number, or the newest one by default; None if the model has no versions.
 
-        Raises `ModelVersionNotFoundError` for a number that no version has.
+        Raises `NotFoundError` for a number that no version has.
         """
         model = self._registry.model(self.model_id)
         if version == -1:

@@ -62,7 +62,7 @@ class Tracker:
         itself. `overrides` change the configuration, each as "searcher.max_trials=8". With `is_paused`, nothing runs
         until `Experiment.activate`. Warnings about the configuration are logged.
 
-        Raises `InvalidConfigError`, `CodeDirectoryError`, `CodeChangedError` or `MasterError`. It then creates nothing.
+        Raises `InvalidConfigError`, `CodeDirectoryError`, `ExperimentError` or `MasterError`. It then creates nothing.
         """
         from core_sdk._execution.experiments.submission import (  # imported here, since reading does not need it
             read_config,
@@ -140,7 +140,7 @@ class Tracker:
     def ui(self, port: int | None = None) -> Ui:
         """Serves the web page of the home from a process beside this one, until `close()` or the end of this process.
 
-        A notebook shows the link. Raises `PageNotServedError`, for example for a `port` that is in use.
+        A notebook shows the link. Raises `CoreSDKError`, for example for a `port` that is in use.
         """
         from core_sdk.client._ui import Ui
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from core_sdk._ground.environment import agent_variables
 from core_sdk._ground.environment.names import HOME_VARIABLE
-from core_sdk.errors import PageNotServedError
+from core_sdk.errors import CoreSDKError
 
 _END_S = 5.0
 
@@ -23,7 +23,7 @@ class Ui:
     """
 
     def __init__(self, home_root: Path, port: int | None = None) -> None:
-        """Starts the server, and blocks until it has an address. Raises `PageNotServedError`."""
+        """Starts the server, and blocks until it has an address. Raises `CoreSDKError`."""
         options = [] if port is None else ["--port", str(port)]
         # `-P`: the user's working directory must not shadow our modules.
         self._process = subprocess.Popen(
@@ -38,7 +38,8 @@ class Ui:
         self.url = self._process.stdout.readline().strip()
         if not self.url:
             _, errors = self._process.communicate()
-            raise PageNotServedError(errors.strip())
+            output = errors.strip() or "its process ended without a word"
+            raise CoreSDKError(f"the web page cannot be served: {output}")
         atexit.register(self.close)
 
     def __repr__(self) -> str:

@@ -142,7 +142,8 @@ def init(
     writer's ranks only the chief records something.
 
     Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
-    `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; `WriterRefusedError` if a living
+    `HomeTooNewError`, `AttemptClaimedError`, `TrialNotFoundError`; `AttemptError` for a run info that cannot be read or
+    an earlier start of the job that still runs; `WriterRefusedError` if a living
     process writes under the name, or the trial's script has not begun; a `StorageError` saying what is
     wrong with the bucket, the credentials or the permissions, or `MissingDependencyError`; `ValueError` or `TypeError`
     for arguments that cannot be kept. An error on one rank fails `init()` on all.

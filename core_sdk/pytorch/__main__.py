@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from core_sdk.errors import TrialClassError
 from core_sdk.pytorch._harness import train
+from core_sdk.pytorch._trial_class import TrialClassError
 
 
 def main() -> None:

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from core_sdk._ground.environment import get_cluster_info
-from core_sdk.errors import TrialClassError
 from core_sdk.loop import Batch, Epoch, Record, TrainUnit
 from core_sdk.pytorch._context import run_of
 from core_sdk.pytorch._init import init
 from core_sdk.pytorch._trainer import Trainer
 from core_sdk.pytorch._trial import PyTorchTrial
-from core_sdk.pytorch._trial_class import load_trial_class
+from core_sdk.pytorch._trial_class import TrialClassError, load_trial_class
 
 _UNITS: Mapping[str, type[TrainUnit]] = {"batches": Batch, "epochs": Epoch, "records": Record}
 
@@ -22,7 +21,7 @@ _UNITS: Mapping[str, type[TrainUnit]] = {"batches": Batch, "epochs": Epoch, "rec
 def train(spec: str) -> None:
     """Trains the class `module:Class` with the hyperparameters and the configuration of this attempt.
 
-    Raises `TrialClassError`, or `ValueError` for a configuration that only a script can follow.
+    Raises `TrialClassError`, or another `ValueError` for a configuration that only a script can follow.
     """
     info = get_cluster_info()
     if info is None or not info.trial.config:

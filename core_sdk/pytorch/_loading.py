@@ -56,7 +56,7 @@ def load_trial_from_checkpoint_path(
     `CheckpointLoadContext` with the checkpoint's hyperparameters, and `trial_kwargs`. `torch_load_kwargs` are those of
     `torch.load`; the checkpoints of `determined` need `{"weights_only": False}`.
 
-    Raises `StateMismatchError` if this is not a Trainer's checkpoint or the models do not fit, `TrialClassError` if the
+    Raises `StateMismatchError` if this is not a Trainer's checkpoint or the models do not fit, `ValueError` if the
     class cannot be imported, and whatever the code raises.
     """
     if deprecated_load_kwargs:

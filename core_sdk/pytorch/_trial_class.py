@@ -6,10 +6,16 @@ import importlib
 import re
 from pathlib import Path
 
-from core_sdk.errors import TrialClassError
 from core_sdk.pytorch._trial import PyTorchTrial
 
 _SPEC = re.compile(r"[\w.]+:[\w.]+")
+
+
+class TrialClassError(ValueError):
+    """A Trial class, named as `module:Class`, cannot be trained."""
+
+    def __init__(self, spec: str, problem: str) -> None:
+        super().__init__(f"cannot train {spec!r}: {problem}.")
 
 
 def load_trial_class(spec: str) -> type[PyTorchTrial]:

@@ -22,7 +22,7 @@ from core_sdk._ground.files import write_atomically
 from core_sdk._ground.records import Keep, with_given
 from core_sdk._home.states import TRY_AGAIN
 from core_sdk._runtime.backends import usual_backend
-from core_sdk.errors import ReplicaDiedError, StateMismatchError, WorkerDiedError, WorkerError, WorkerFailedError
+from core_sdk.errors import StateMismatchError, WorkerDiedError, WorkerError, WorkerFailedError
 from core_sdk.loop._keeping import kept_parts
 from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, TrainerMark
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
@@ -222,7 +222,7 @@ class PyTorchTrainer:
         If the trial should stop, and the program never asks `context.preempt.should_preempt()`, this saves a checkpoint
         and ends the program by `SystemExit` in place of another pass.
 
-        Raises `WorkerFailedError`, `ReplicaDiedError` after the last retry, or `WorkersNotStartedError`.
+        Raises `WorkerFailedError`, `WorkerDiedError` after the last retry, or `WorkersNotStartedError`.
         """
         if max_retries < 0:
             raise ValueError(f"max_retries is {max_retries}; it must be at least 0")
@@ -420,9 +420,18 @@ class PyTorchTrainer:
         except WorkerDiedError as error:
             raise self._death(action, error) from error
 
-    def _death(self, action: str, error: WorkerDiedError, num_tries: int = 1) -> ReplicaDiedError:
+    def _death(self, action: str, error: WorkerDiedError, num_tries: int = 1) -> WorkerDiedError:
         self._checkpoints.settle_or_lose()
-        return ReplicaDiedError(f"{action}()", num_tries, error, can_go_on=self._checkpoints.lead_to(self._mark))
+        tries = f"The call was tried {num_tries} times. " if num_tries > 1 else ""
+        advice = (
+            "The next call starts all workers again, with the last state that was kept."
+            if self._checkpoints.lead_to(self._mark)
+            else "There is no state to go on from: restore() a file of save(), or make a new trainer; "
+            "train(max_retries=1) keeps states."
+        )
+        return WorkerDiedError(
+            error.rank, error.process, error.cause, error.last_lines, call=f"{action}()", advice=f"{tries}{advice}"
+        )
 
     def _heed_stop(self) -> None:
         """Ends the program if the trial should stop, and the program does not ask whether it should."""

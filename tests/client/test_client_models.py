@@ -22,8 +22,8 @@ from core_sdk.errors import (
     CheckpointProtectedError,
     InvalidNameError,
     ModelNotFoundError,
-    ModelVersionNotFoundError,
     NameTakenError,
+    NotFoundError,
     RecordDamagedError,
 )
 
@@ -51,7 +51,7 @@ def test_versions_are_numbered_and_never_twice(checkpoints: list[str]) -> None:
     assert [version.model_version for version in model.get_versions(OrderBy.ASC)] == [1, 3]
     newest = client.get_model("digits").get_version()
     assert newest is not None and (newest.checkpoint_uuid, newest.model_name) == ("c", "digits")
-    with pytest.raises(ModelVersionNotFoundError, match="'digits' has no version 2"):
+    with pytest.raises(NotFoundError, match="'digits' has no version 2"):
         model.get_version(2)
     assert client.create_model("empty").get_version() is None
 

@@ -16,7 +16,7 @@ from ports import reserved_port
 
 from core_sdk import client
 from core_sdk._home import Home
-from core_sdk.errors import MissingDependencyError, NothingToDrawError, NotRecordedError, PageNotServedError
+from core_sdk.errors import CoreSDKError, MissingDependencyError, NothingToDrawError, NotRecordedError
 
 
 def test_a_trial_is_drawn_without_a_server(home: Home, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_page_is_served_beside_the_program(home: Home) -> None:
 
 def test_a_port_in_use_is_named(home: Home) -> None:
     """A port in use is named together with a free one."""
-    with reserved_port() as port, pytest.raises(PageNotServedError, match=r"in use.*is free") as caught:
+    with reserved_port() as port, pytest.raises(CoreSDKError, match=r"in use.*is free") as caught:
         import socket
 
         with socket.create_server(("127.0.0.1", port)):

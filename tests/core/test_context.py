@@ -33,7 +33,7 @@ from core_sdk._ground.records import Alert, AttemptStarted, ClusterInfo, EarlyEx
 from core_sdk._home import Home, open_view
 from core_sdk._home.journal import read_records
 from core_sdk.core import Context
-from core_sdk.errors import HomeNotWritableError, HomeTooNewError, JournalError, RunInfoError
+from core_sdk.errors import AttemptError, HomeNotWritableError, HomeTooNewError, JournalError
 
 RunScript = Callable[..., tuple[int, str, str]]
 
@@ -289,7 +289,7 @@ def test_a_run_info_that_cannot_be_read_is_named(
         path.write_text(content)
     monkeypatch.setenv("CORE_SDK_RUN_INFO", str(path))
 
-    with pytest.raises(RunInfoError, match=str(path)):
+    with pytest.raises(AttemptError, match=str(path)):
         core.init()
 
 

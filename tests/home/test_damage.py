@@ -33,7 +33,7 @@ from core_sdk._home.history import read_history
 from core_sdk._home.index import Index
 from core_sdk._home.rows import ExperimentRow, TrialRow
 from core_sdk.client import Tracker
-from core_sdk.errors import HomeNotWritableError, RecordDamagedError, RunInfoError
+from core_sdk.errors import AttemptError, HomeNotWritableError, RecordDamagedError
 
 _TRIALS = {1: "12", 2: "3"}
 """The trials of each experiment."""
@@ -389,7 +389,7 @@ def test_a_run_info_is_verified(recorded: Home) -> None:
 
     assert info is not None
     assert info.latest_checkpoint == "c1"
-    with pytest.raises(RunInfoError, match="wrong checksum"):
+    with pytest.raises(AttemptError, match="wrong checksum"):
         get_cluster_info()
 
 

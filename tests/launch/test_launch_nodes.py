@@ -13,7 +13,7 @@ from core_sdk._ground.environment import get_cluster_info, run_info
 from core_sdk._ground.environment.names import RUN_INFO_VARIABLE
 from core_sdk._ground.placement import Placement
 from core_sdk._ground.records import ClusterInfo
-from core_sdk.errors import RunInfoError
+from core_sdk.errors import AttemptError
 from launch._command_line import UsageError
 from launch._torchrun._config import LaunchConfig, RendezvousConfig, configure
 from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, write_run_info
@@ -242,7 +242,7 @@ def test_the_run_info_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.
     assert find_nodes(options()) == Nodes(num_nodes=2, node_rank=1, slots=2, chief_address="h1")
     for name, value in {"container_rank": 2, "container_slot_counts": [1]}.items():
         path.write_text(json.dumps(content | {name: value}))
-        with pytest.raises(RunInfoError, match=r"run\.json.*contradict each other"):
+        with pytest.raises(AttemptError, match=r"run\.json.*contradict each other"):
             find_nodes(options())
 
 

@@ -11,8 +11,9 @@ from pytorch.trials import LineTrial
 from torch import nn
 
 from core_sdk import client
-from core_sdk.errors import StateMismatchError, TrialClassError
+from core_sdk.errors import StateMismatchError
 from core_sdk.pytorch import Batch, CheckpointLoadContext, Trainer, init, load_trial_from_checkpoint_path
+from core_sdk.pytorch._trial_class import TrialClassError
 
 
 @pytest.fixture

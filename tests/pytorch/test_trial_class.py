@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core_sdk.errors import TrialClassError
-from core_sdk.pytorch._trial_class import load_trial_class
+from core_sdk.pytorch._trial_class import TrialClassError, load_trial_class
 
 MODEL_DEF = """\
 from core_sdk.pytorch import PyTorchTrial

@@ -19,7 +19,7 @@ from torch import nn
 
 from core_sdk import client, core
 from core_sdk._home import Home
-from core_sdk.errors import CheckpointNotFoundError, ReplicaDiedError
+from core_sdk.errors import CheckpointNotFoundError, WorkerDiedError
 from core_sdk.sgd import PyTorchTrainer, Runner
 
 BATCH_SIZE = 13
@@ -188,7 +188,7 @@ def test_retries_end(deaths: Path) -> None:
         (deaths / "1").touch()
         (deaths / "2").touch()
         with pytest.raises(
-            ReplicaDiedError, match=r"train\(\): worker 1 .* was killed by SIGKILL.*The call was tried 2 times"
+            WorkerDiedError, match=r"train\(\): worker 1 .* was killed by SIGKILL.*The call was tried 2 times"
         ):
             disturbed.train(max_retries=1)
         second = disturbed.train(max_retries=1)
@@ -203,7 +203,7 @@ def test_a_worker_that_dies_in_another_call_is_replaced(deaths: Path) -> None:
 
     with trainer(deaths) as disturbed:
         first = disturbed.train(max_retries=1)
-        with pytest.raises(ReplicaDiedError, match=r"validate\(\): worker 1 .*The next call starts all workers again"):
+        with pytest.raises(WorkerDiedError, match=r"validate\(\): worker 1 .*The next call starts all workers again"):
             disturbed.validate()
         second = disturbed.train(max_retries=1)
 

@@ -77,8 +77,8 @@ class DrivenTrial:
         It is the trial for which this program was started, or the one with `trial_id`, or that which an earlier start
         of its job has begun, or a new one in the experiment `name`, by default the name of the script.
 
-        Raises `HomeNotWritableError`, `RunInfoError`, `InvalidNameError`, `AttemptError` if an earlier start of the job
-        still runs, or `JoinError` on each of several nodes that the trial has.
+        Raises `HomeNotWritableError`, `InvalidNameError`, `AttemptError` for a run info that cannot be used or if an
+        earlier start of the job still runs, or `JoinError` on each of several nodes that the trial has.
         """
         home = Home.create(Environment.read().home)
         told = run_info()

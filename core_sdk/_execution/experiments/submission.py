@@ -86,7 +86,7 @@ def submit(
     Its trials run in copies of `model_dir` and `includes`; without either, in the current directory itself. With a
     `key`, `find_submitted` finds the experiment even if the process that submitted it was killed. The trials get
     `variables` in addition to those of this environment that are recorded. Raises `InvalidConfigError`,
-    `CodeDirectoryError`, `CodeChangedError` or `MasterError`, and then leaves no experiment.
+    `CodeDirectoryError`, `ExperimentError` or `MasterError`, and then leaves no experiment.
     """
 
     def packed() -> PackedCode | None:

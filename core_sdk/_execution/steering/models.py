@@ -10,7 +10,7 @@ from core_sdk._execution.steering.verb import verb
 from core_sdk._ground.records import ModelRecord, ModelVersionRecord
 from core_sdk._home import Home, open_view
 from core_sdk._home.registry import Registry
-from core_sdk.errors import ModelNotFoundError, ModelVersionNotFoundError
+from core_sdk.errors import ModelNotFoundError, NotFoundError
 
 
 @verb("registry", "create", "created model {answer.model_id}")
@@ -108,7 +108,7 @@ def describe_version(
 ) -> None:
     """Changes the name or the notes of a version. What is None is left unchanged.
 
-    Raises `ModelVersionNotFoundError` or `TypeError`.
+    Raises `NotFoundError` or `TypeError`.
     """
     with Registry(home).edit(model_id) as record:
         found = version_of(record, version)
@@ -118,14 +118,17 @@ def describe_version(
 
 @verb("version", "delete", "deleted version {version} of model {model_id}")
 def delete_version(home: Home, model_id: int, version: int) -> None:
-    """Removes a version. Its checkpoint stays, and can then be deleted. Raises `ModelVersionNotFoundError`."""
+    """Removes a version. Its checkpoint stays, and can then be deleted. Raises `NotFoundError`."""
     with Registry(home).edit(model_id) as record:
         record.versions.remove(version_of(record, version))
 
 
 def version_of(model: ModelRecord, version: int) -> ModelVersionRecord:
-    """Returns the version of this number. Raises `ModelVersionNotFoundError`."""
+    """Returns the version of this number. Raises `NotFoundError`."""
     for record in model.versions:
         if record.version == version:
             return record
-    raise ModelVersionNotFoundError(model.name, version)
+    raise NotFoundError(
+        f"the model {model.name!r} has no version {version}. `core-sdk model list-versions {model.name}` shows those "
+        "it has."
+    )

@@ -10,13 +10,13 @@ from pathlib import Path
 from core_sdk._ground.environment._settings import Environment
 from core_sdk._ground.environment.names import RUN_INFO_VARIABLE, SEED_VARIABLE
 from core_sdk._ground.records import PLACED, ClusterInfo, decode_file, from_json
-from core_sdk.errors import RunInfoError
+from core_sdk.errors import AttemptError
 
 
 def get_cluster_info() -> ClusterInfo | None:
     """Returns the description of the attempt; None if no trial has begun, as in a plain `python train.py`.
 
-    Raises `RunInfoError` if CORE_SDK_RUN_INFO names a file that cannot be read.
+    Raises `AttemptError` if CORE_SDK_RUN_INFO names a file that cannot be read.
     """
     info = run_info()
     return None if info is None or info.task_type == PLACED else info
@@ -34,7 +34,7 @@ def run_info() -> ClusterInfo | None:
             info.trial_or_none.hparams = from_json(info.trial_or_none.hparams)
             info.trial_or_none.config = from_json(info.trial_or_none.config)
     except (OSError, ValueError) as error:
-        raise RunInfoError(path, str(error)) from error
+        raise AttemptError.bad_run_info(path, str(error)) from error
     return info
 
 

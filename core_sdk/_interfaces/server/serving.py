@@ -20,7 +20,7 @@ from core_sdk._interfaces.server.connections import MOST_CONNECTIONS, protocol_o
 from core_sdk._interfaces.server.pages import read_page
 from core_sdk._interfaces.server.security import LEAST_TOKEN_LENGTH, Gate
 from core_sdk._interfaces.server.shared_view import SharedView
-from core_sdk.errors import PortTakenError
+from core_sdk.errors import CoreSDKError
 
 DEFAULT_PORT = 8650
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -80,7 +80,7 @@ def serve(
 
     Without a `port`, it takes the default one, or the next that is free.
 
-    Raises `ValueError` or `PortTakenError`.
+    Raises `ValueError` or `CoreSDKError`.
     """
     check_exposure(host, token)
     with contextlib.ExitStack() as stack:
@@ -140,7 +140,7 @@ class _PageServer(uvicorn.Server):
 def listen(host: str, port: int | None) -> list[socket.socket]:
     """Listens at both addresses of localhost, or at the one that is named.
 
-    Raises `PortTakenError`, which names a port that is free, or `OSError`.
+    Raises `CoreSDKError`, which names a port that is free, or `OSError`.
     """
     wanted = [port] if port is not None else [*range(DEFAULT_PORT, DEFAULT_PORT + _NUM_TRIED), 0]
     for number in wanted:
@@ -150,7 +150,8 @@ def listen(host: str, port: int | None) -> list[socket.socket]:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
     with _bound(host, 0) as free:
-        raise PortTakenError(host, wanted[0], free.getsockname()[1])
+        free_port = free.getsockname()[1]
+    raise CoreSDKError(f"port {wanted[0]} of {host} is in use, or not yours to use; port {free_port} is free")
 
 
 def _is_localhost(host: str) -> bool:

@@ -48,7 +48,7 @@ _AFTER_KILL_S = 15.0
 def hosts_to_reach(plan: LaunchOptions) -> SshLaunch | None:
     """Returns the hosts on which to start launchers; None if this process is itself a node's launcher, or the only one.
 
-    Raises `RunInfoError`, and `ValueError` for variables that make no sense.
+    Raises `AttemptError`, and `ValueError` for variables that make no sense.
     """
     hosts = plan.ssh_launch
     if is_placed() or hosts is None or (len(hosts.hosts) == 1 and is_here(hosts.hosts[0])):

@@ -17,7 +17,7 @@ import msgspec
 from core_sdk._ground.environment import Environment, job_placement, meeting_port, num_cpus, run_info, use_run_info
 from core_sdk._ground.placement import Placement
 from core_sdk._ground.records import PLACED, ClusterInfo, encode_file
-from core_sdk.errors import PlacementError, RunInfoError
+from core_sdk.errors import AttemptError, PlacementError
 from launch._command_line import UsageError
 from launch._torchrun._options import TorchrunOptions, node_range
 
@@ -48,7 +48,7 @@ class Nodes:
 def find_nodes(options: TorchrunOptions) -> Nodes:
     """Decides from torchrun's own options first, then the run info, then the scheduler, then the machine.
 
-    Raises `UsageError`, and `RunInfoError` for a run info that cannot be used.
+    Raises `UsageError`, and `AttemptError` for a run info that cannot be used.
     """
     path, info = Environment.read().run_info, run_info()
     if path is not None and info is not None:
@@ -114,7 +114,7 @@ def _decide(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Ca
 def _check(path: Path, info: ClusterInfo) -> None:
     num_nodes, num_counts = len(info.container_addrs), len(info.container_slot_counts)
     if num_counts != num_nodes or info.container_rank not in range(num_nodes):
-        raise RunInfoError(
+        raise AttemptError.bad_run_info(
             path,
             f"container_rank {info.container_rank}, {num_nodes} container_addrs and {num_counts} "
             "container_slot_counts contradict each other",

@@ -31,7 +31,7 @@ from core_sdk._execution.experiments.code import (
     with_startup_hook,
 )
 from core_sdk._home import Home
-from core_sdk.errors import CodeChangedError, CodeDamagedError, CodeDirectoryError
+from core_sdk.errors import CodeDamagedError, CodeDirectoryError, ExperimentError
 
 UNPACK = """
 import sys
@@ -339,7 +339,7 @@ def test_a_file_that_changes_meanwhile_is_noticed(home: Home, model: Path) -> No
             assert writer.poll() is None
 
         # The writer may have to wait for a CPU meanwhile: then nothing has changed, and it is packed again.
-        with pytest.raises(CodeChangedError, match="changed while it was being packed"):
+        with pytest.raises(ExperimentError, match="changed while it was being packed"):
             for _ in range(100):
                 before = set(home.root.glob("code/*"))
                 pack(home, model)

@@ -13,7 +13,7 @@ from core_sdk._execution.slurm.commands import JobState
 from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.records import TrialRecord
 from core_sdk._home import Home
-from core_sdk.errors import AttemptNotPlacedError
+from core_sdk.errors import AttemptError
 
 
 class Submitter:
@@ -77,7 +77,7 @@ def test_a_job_that_is_killed_before_its_attempt_is_submitted_again(home: Home, 
         claim.take(claim.folder, f"{number}_1")
 
     assert (looks, submitter.num_submitted) == ([False, False, True], 2)
-    with pytest.raises(AttemptNotPlacedError, match="nothing of it has reached the home"):
+    with pytest.raises(AttemptError, match="nothing of it has reached the home"):
         claim.begun()
 
 

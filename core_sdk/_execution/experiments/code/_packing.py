@@ -20,7 +20,7 @@ from core_sdk._execution.experiments.code._selection import MAX_SIZE_BYTES, Entr
 from core_sdk._execution.experiments.code._unpacking import check_archive
 from core_sdk._ground.files import fsync_directory
 from core_sdk._home import Home
-from core_sdk.errors import CodeChangedError, CodeDamagedError, CodeDirectoryError
+from core_sdk.errors import CodeDamagedError, CodeDirectoryError, ExperimentError
 
 logger = logging.getLogger("core_sdk.experiments")
 
@@ -46,7 +46,7 @@ def pack(
 ) -> PackedCode:
     """Stores the code in the home, unless equal code is stored there.
 
-    A stored archive that is damaged is replaced. Raises `CodeDirectoryError` or `CodeChangedError`.
+    A stored archive that is damaged is replaced. Raises `CodeDirectoryError` or `ExperimentError`.
     """
     entries = select(directory, includes, left_out=home.root, max_size_bytes=max_size_bytes)
     code = PackedCode(
@@ -75,7 +75,7 @@ def _store(path: Path, entries: Sequence[Entry], sha256: str) -> None:
         with os.fdopen(descriptor, "wb") as file:
             with gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as compressed:
                 if _write_archive(entries, compressed) != sha256:
-                    raise CodeChangedError(None)
+                    raise _changed(None)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -135,13 +135,21 @@ def _add_file(archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Entry) -
         raise CodeDirectoryError(entry.path, f"cannot be read: {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:
         if _version(os.fstat(descriptor)) != _version(entry.status):
-            raise CodeChangedError(entry.path)
+            raise _changed(entry.path)
         try:
             archive.addfile(member, file)
         except OSError as error:
             if error.errno is not None:
                 raise
-            raise CodeChangedError(entry.path) from error  # it has become shorter
+            raise _changed(entry.path) from error  # it has become shorter
+
+
+def _changed(path: Path | None) -> ExperimentError:
+    what = "the code directory" if path is None else f"{path}, a file of the code directory,"
+    return ExperimentError(
+        f"{what} changed while it was being packed. Submit again when nothing writes to it, or name in .coreignore "
+        "what is being written."
+    )
 
 
 def _version(status: os.stat_result) -> tuple[int, ...]:

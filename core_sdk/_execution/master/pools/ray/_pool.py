@@ -46,7 +46,7 @@ from core_sdk._ground.placement import matches_labels
 from core_sdk._ground.records import AttemptOutcome
 from core_sdk._home.attempts.running import take_for_dead
 from core_sdk._home.folders import Home, TrialFolder
-from core_sdk.errors import AttemptNotPlacedError, CoreSDKError, RayClusterError, WorkerDiedError, WorkerFailedError
+from core_sdk.errors import AttemptError, CoreSDKError, RayClusterError, WorkerDiedError, WorkerFailedError
 
 if TYPE_CHECKING:
     from core_sdk._execution.master.pools.ray._driver import ClusterDriver
@@ -254,7 +254,7 @@ class _ClusterClaim(Claim):
             case Claimed(_, number, node_ids):
                 return Begun(number, self.slot_ids, join_nodes(node_ids))
             case ClaimFailed(_, reason):
-                raise AttemptNotPlacedError(reason)
+                raise AttemptError(reason)
         raise AssertionError("it is asked before it is over")
 
     def start(self) -> Execution:

@@ -16,7 +16,7 @@ from core_sdk._execution.slurm.watching import WatchedJob
 from core_sdk._ground.records import AttemptOutcome
 from core_sdk._home.attempts.running import never_began, take_for_dead
 from core_sdk._home.folders import TrialFolder
-from core_sdk.errors import AttemptNotPlacedError
+from core_sdk.errors import AttemptError
 
 CLUSTER = "slurm"
 # A job that is killed before its attempt has begun is submitted again, so often in all.
@@ -91,7 +91,7 @@ class JobClaim(PoolJob, Claim):
 
     def begun(self) -> Begun:
         if self._begun is None:
-            raise AttemptNotPlacedError(self._problem)
+            raise AttemptError(self._problem)
         return self._begun
 
     def start(self) -> Execution:
