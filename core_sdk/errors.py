@@ -1,89 +1,88 @@
 """The errors of Core SDK.
 
     CoreSDKError
-    ├── HomeError                     the folder of all records
+    ├── HomeError                             the folder of all records
     │   ├── HomeNotWritableError
     │   ├── HomeTooNewError
-    │   ├── RecordDamagedError
-    ├── AttemptError                  one execution of a trial's script
+    │   └── RecordDamagedError
+    ├── AttemptError                          one execution of a trial's script
     │   ├── AttemptClaimedError
     │   ├── WriterRefusedError
     │   ├── TrialRunningError
     │   ├── TrialCompletedError
     │   ├── TrialNotRunningError
     │   ├── PausedError (ValueError)
-    │   ├── NothingToResumeError
-    ├── SlotError                     the slots of this machine
-    │   ├── SlotsTakenError
-    ├── PlacementError (ValueError)   a scheduler has not started one launcher on each node
-    ├── MasterError                   the process that runs a home's experiments
+    │   └── NothingToResumeError
+    ├── CommandError                          a command that cannot be started
+    ├── SlotError                             the slots of this machine
+    │   └── SlotsTakenError
+    ├── MasterError                           the process that runs a home's experiments
     │   ├── MasterRefusedError (ValueError)
     │   └── MasterSilentError
-    ├── JournalError                  the record file of one attempt
+    ├── SlurmError                            Slurm has refused something, or does not answer
+    ├── PlacementError (ValueError)           a scheduler has not started one launcher on each node
+    ├── JournalError                          the record file of one attempt
     │   └── ReportsDroppedError
-    ├── CheckpointError               files, metadata and manifest under one id
+    ├── CheckpointError                       files, metadata and manifest under one id
     │   ├── CheckpointNotFoundError
     │   ├── CheckpointDamagedError
     │   ├── CheckpointTooNewError
     │   ├── CheckpointNotStoredError
+    │   ├── GraceExceededError                (a save in the background, cut off by a stop)
     │   ├── CheckpointProtectedError
-    │   ├── GraceExceededError        (a save in the background, cut off by a stop)
+    │   ├── StateMismatchError                (a checkpoint of another model, say)
     │   ├── NotEnoughSpaceError
-    │   ├── StateMismatchError        (a checkpoint of another model, say)
-    │   └── StorageError              the place where checkpoints lie cannot be used
+    │   └── StorageError                      the place where checkpoints lie cannot be used
     │       ├── UnknownStorageError (ValueError)
     │       ├── StorageUnreachableError
     │       ├── BucketNotFoundError
     │       ├── CredentialsMissingError
     │       ├── CredentialsRejectedError
-    │       ├── StoragePermissionError
-    ├── ChannelError                  what carries objects between ranks
-    │   ├── JoinError                 the ranks did not come together
+    │       └── StoragePermissionError
+    ├── ChannelError                          what carries objects between ranks
+    │   ├── JoinError                         the ranks did not come together
     │   │   ├── RanksMissingError
     │   │   ├── ContradictoryRanksError (ValueError)
-    │   │   ├── SeveralRanksError (ValueError)
-    │   ├── RankFailedError           another rank raised an error
+    │   │   └── SeveralRanksError (ValueError)
+    │   ├── RankFailedError                   another rank raised an error
     │   ├── RankDiedError
     │   ├── RankLeftError
     │   ├── CollectiveMismatchError
-    │   ├── CollectiveTimeoutError
-    ├── WorkerError                   a worker group, or one of its workers
-    │   ├── WorkerFailedError         a call raised an error on a worker
+    │   └── CollectiveTimeoutError
+    ├── WorkerError                           a worker group, or one of its workers
+    │   ├── WorkerFailedError                 a call raised an error on a worker
     │   ├── WorkerDiedError
     │   ├── WorkersNotStartedError
-    │   ├── NodeLostError             the node of a worker or an attempt does not answer
-    │   ├── RayClusterError           a Ray cluster that cannot be used
+    │   ├── NodeLostError                     the node of a worker or an attempt does not answer
+    │   ├── RayClusterError                   a Ray cluster that cannot be used
     │   ├── CallTimeoutError (TimeoutError)
     │   ├── NotPicklableError (TypeError)
-    │   └── TrainingFailedError       what `TorchTrainer.fit()` raises
-    ├── NotFoundError                 an id that the tracker does not know
+    │   └── TrainingFailedError               what `TorchTrainer.fit()` raises
+    ├── NotFoundError                         an id that the tracker does not know
     │   ├── TrialNotFoundError
     │   ├── ExperimentNotFoundError
     │   ├── ModelNotFoundError
-    │   └── NotRecordedError          a metric, a group or an attempt
-    ├── CommandError                  a command that cannot be started
-    ├── ExperimentError               a submitted experiment
-    │   ├── ExperimentStateError
+    │   └── NotRecordedError                  a metric, a group or an attempt
+    ├── ExperimentError                       a submitted experiment
     │   └── CodeDamagedError
-    ├── SlurmError                    Slurm has refused something, or does not answer
-    ├── DataError (ValueError)        the data of a training, in their order
+    ├── NothingToDrawError                    a chart without a number
+    ├── NoMasterError (NotImplementedError)   a call of the predecessor's that needs its own master
+    ├── DataError (ValueError)                the data of a training, in their order
     │   └── NotExactError
-    ├── NothingToDrawError            a chart without a number
-    ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs its own master
-    └── MissingDependencyError        an optional library
-    InvalidConfigError (ValueError)   an experiment's configuration that cannot be used
-    InvalidMetricError (ValueError)   a report that cannot be kept exactly
+    └── MissingDependencyError (ImportError)  an optional library
+    InvalidConfigError (ValueError)           an experiment's configuration that cannot be used
+    InvalidMetricError (ValueError)           a report that cannot be kept exactly
     ├── DuplicateMetricError
     └── InvalidNameError
-    MediaError (ValueError)           a value of `core_sdk.media` that cannot be made
+    MediaError (ValueError)                   a value of `core_sdk.media` that cannot be made
     └── MediaTooLargeError
-    CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
-    CodeDirectoryError (ValueError)   a directory that cannot become an experiment's code
-    AmbiguousNameError (ValueError)   a name that several experiments have
-    NameTakenError (ValueError)       two experiments, or models, of one name could not be told apart
-    ArgumentConflictError (ValueError)    ranks contradict each other in their arguments of one call
-    UnsafePathError (ValueError)      an id or file name that would leave its directory
-    InvalidHP (Exception)             raised by the user: these hyperparameters cannot be trained
+    CheckpointConflictError (ValueError)      ranks contradict each other in one checkpoint
+    CodeDirectoryError (ValueError)           a directory that cannot become an experiment's code
+    AmbiguousNameError (ValueError)           a name that several experiments have
+    NameTakenError (ValueError)               two experiments, or models, of one name could not be told apart
+    ArgumentConflictError (ValueError)        ranks contradict each other in their arguments of one call
+    UnsafePathError (ValueError)              an id or file name that would leave its directory
+    InvalidHP (Exception)                     raised by the user: these hyperparameters cannot be trained
 
 A caller's mistake is a `ValueError` or `TypeError`; a failure of the world is a `CoreSDKError`.
 """
@@ -120,6 +119,7 @@ class HomeError(CoreSDKError):
 class HomeNotWritableError(HomeError):
     def __init__(self, home: Path, reason: str) -> None:
         self.home = home
+        self.reason = reason
         super().__init__(
             f"cannot write to the home {home}: {reason}. Correct its permissions, or set CORE_SDK_HOME to another "
             "directory."
@@ -129,6 +129,8 @@ class HomeNotWritableError(HomeError):
 class HomeTooNewError(HomeError):
     def __init__(self, home: Path, format_found: int, format_known: int) -> None:
         self.home = home
+        self.format_found = format_found
+        self.format_known = format_known
         super().__init__(
             f"the home {home} has format {format_found}; this Core SDK knows formats up to {format_known}. Upgrade "
             "with `pip install --upgrade core-sdk`, or set CORE_SDK_HOME to another directory."
@@ -187,6 +189,7 @@ class TrialRunningError(AttemptError):
             if is_stopping
             else f"is running. Pause it first with `core-sdk trial pause {trial_id}`."
         )
+        self.attempt = attempt
         super().__init__(f"cannot {action} trial {trial_id}: its attempt {attempt} {what_to_do}")
 
 
@@ -220,6 +223,8 @@ class PausedError(AttemptError, ValueError):
     """A call waits for the end of a trial or an experiment that is paused."""
 
     def __init__(self, what: str, command: str = "core-sdk trial resume") -> None:
+        """`command` continues it."""
+        self.command = command
         super().__init__(
             f"{what} is paused, and does not end by itself. Continue it with `{command}`, then wait again."
         )
@@ -228,6 +233,7 @@ class PausedError(AttemptError, ValueError):
 class NothingToResumeError(AttemptError):
     def __init__(self, trial_id: int, reason: str) -> None:
         self.trial_id = trial_id
+        self.reason = reason
         super().__init__(f"cannot start trial {trial_id} again: {reason}.")
 
 
@@ -278,6 +284,8 @@ class MasterSilentError(MasterError):
             if is_suspended
             else f". `kill -9 {pid}` ends it; trials go on, and the next command starts another master"
         )
+        self.pid = pid
+        self.is_suspended = is_suspended
         super().__init__(f"{who} has not answered for {waited_s:.0f} s{advice if pid else ''}")
 
 
@@ -323,6 +331,7 @@ class ReportsDroppedError(JournalError):
             )
         elif error.errno == errno.EBADF:
             rest = "All other records of the attempt are kept. Let the script close only what it has opened."
+        self.error = error
         super().__init__(f"{num_dropped} records could not be written to {path} and are lost: {error}. {rest}")
 
 
@@ -333,6 +342,7 @@ class CheckpointError(CoreSDKError):
 class CheckpointNotFoundError(CheckpointError):
     def __init__(self, storage_id: str, where: str) -> None:
         self.storage_id = storage_id
+        self.where = where
         super().__init__(
             f"there is no checkpoint {storage_id!r} in {where}. `core-sdk checkpoint list` shows those that exist."
         )
@@ -354,6 +364,8 @@ class CheckpointDamagedError(CheckpointError):
 class CheckpointTooNewError(CheckpointError):
     def __init__(self, storage_id: str, format_found: int, format_known: int) -> None:
         self.storage_id = storage_id
+        self.format_found = format_found
+        self.format_known = format_known
         super().__init__(
             f"checkpoint {storage_id} has format {format_found}, of a newer Core SDK; this one knows formats up to "
             f"{format_known}. Upgrade with `pip install --upgrade core-sdk`."
@@ -365,6 +377,8 @@ class CheckpointNotStoredError(CheckpointError):
 
     def __init__(self, storage_id: str, where: str, reason: str) -> None:
         self.storage_id = storage_id
+        self.where = where
+        self.reason = reason
         super().__init__(
             f"checkpoint {storage_id} was not stored in {where}: {reason}. Earlier checkpoints are untouched; correct "
             "the cause, or choose another checkpoint_storage."
@@ -424,6 +438,7 @@ class NotEnoughSpaceError(CheckpointError):
     def __init__(self, directory: Path, needed_bytes: int, free_bytes: int) -> None:
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
+        self.directory = directory
         super().__init__(
             f"{directory} has {free_bytes:,} bytes free and the checkpoint needs {needed_bytes:,}. Nothing of it was "
             "kept there. Free space, for example by `core-sdk checkpoint gc`, or choose another directory."
@@ -452,6 +467,7 @@ class StorageError(CheckpointError):
 class UnknownStorageError(StorageError, ValueError):
     def __init__(self, url: str, reason: str) -> None:
         self.url = url
+        self.reason = reason
         super().__init__(f"the checkpoint storage {url!r} cannot be opened: {reason}.")
 
 
@@ -460,6 +476,8 @@ class StorageUnreachableError(StorageError):
 
     def __init__(self, where: str, reason: str, deadline_s: float) -> None:
         self.where = where
+        self.reason = reason
+        self.deadline_s = deadline_s
         super().__init__(
             f"{where} could not be reached for {deadline_s:g} s: {reason}. Check the network, and the endpoint if one "
             "is set. CORE_SDK_STORAGE_DEADLINE_S sets this time."
@@ -510,6 +528,7 @@ class RanksMissingError(JoinError):
     def __init__(self, missing: Sequence[int], size: int, timeout_s: float) -> None:
         self.missing = tuple(missing)
         self.timeout_s = timeout_s
+        self.size = size
         super().__init__(
             f"{_ranks(missing)} of {size} did not join within {timeout_s:g} s. Look at the output of those ranks: each "
             "must make its DistributedContext, with the same size. join_timeout_s allows more time."
@@ -529,6 +548,8 @@ class SeveralRanksError(JoinError, ValueError):
     """`num_slots` are those of a trial whose command has started a single process; None if it has started ranks."""
 
     def __init__(self, num_ranks: int, num_slots: int | None = None) -> None:
+        self.num_ranks = num_ranks
+        self.num_slots = num_slots
         if num_slots is not None:
             super().__init__(
                 f"the trial has {num_slots} slots, and its command has started one process for all of them. Write "
@@ -593,6 +614,8 @@ class CollectiveTimeoutError(ChannelError):
 
     def __init__(self, call: str, timeout_s: float, missing: Sequence[int], findings: Sequence[str]) -> None:
         self.missing = tuple(missing)
+        self.call = call
+        self.timeout_s = timeout_s
         super().__init__(
             f"{call} waited {timeout_s:g} s for {_ranks(missing)}: {'; '.join(findings)}. The timeout_s of the "
             "DistributedContext allows more time."
@@ -681,6 +704,8 @@ class CallTimeoutError(WorkerError, TimeoutError):
     def __init__(self, function: str, timeout_s: float, missing: Sequence[int]) -> None:
         self.missing = tuple(missing)
         ranks = ", ".join(map(str, missing))
+        self.function = function
+        self.timeout_s = timeout_s
         super().__init__(
             f"{function} has not ended within {timeout_s:g} s on the workers {ranks}. They go on: wait again, or end "
             "them with kill()."
@@ -727,6 +752,7 @@ class TrialNotFoundError(NotFoundError):
 
 class ExperimentNotFoundError(NotFoundError):
     def __init__(self, experiment: int | str, home: Path) -> None:
+        self.experiment = experiment
         super().__init__(
             f"there is no experiment {experiment!r} in {home}. `core-sdk experiment list` shows those that exist."
         )
@@ -734,6 +760,7 @@ class ExperimentNotFoundError(NotFoundError):
 
 class ModelNotFoundError(NotFoundError):
     def __init__(self, model: int | str, home: Path) -> None:
+        self.model = model
         super().__init__(f"there is no model {model!r} in {home}. `core-sdk model list` shows those that exist.")
 
 
@@ -742,17 +769,20 @@ class NotRecordedError(NotFoundError):
 
     def __init__(self, problem: str, heading: str, known: Iterable[object]) -> None:
         """`heading` says what `known` is, which is there instead."""
-        super().__init__(f"{problem}. {heading}: {', '.join(dict.fromkeys(map(str, known))) or 'none yet'}.")
+        self.known = tuple(dict.fromkeys(map(str, known)))
+        super().__init__(f"{problem}. {heading}: {', '.join(self.known) or 'none yet'}.")
 
 
 class ExperimentError(CoreSDKError):
-    """A submitted experiment cannot begin, or go on."""
+    """A submitted experiment cannot begin, go on, or do what is asked of it."""
 
+    experiment_id: int | None = None
 
-class ExperimentStateError(ExperimentError):
-    def __init__(self, experiment_id: int, problem: str) -> None:
-        self.experiment_id = experiment_id
-        super().__init__(f"experiment {experiment_id} {problem}.")
+    @classmethod
+    def of(cls, experiment_id: int, problem: str) -> ExperimentError:
+        error = cls(f"experiment {experiment_id} {problem}.")
+        error.experiment_id = experiment_id
+        return error
 
 
 class CodeDamagedError(ExperimentError):
@@ -771,6 +801,7 @@ class NothingToDrawError(CoreSDKError):
 
 class NoMasterError(CoreSDKError, NotImplementedError):
     def __init__(self, call: str, advice: str) -> None:
+        self.call = call
         super().__init__(f"{call} is not available here. {advice}.")
 
 
@@ -799,6 +830,8 @@ class NotExactError(DataError):
 
 class MissingDependencyError(CoreSDKError, ImportError):
     def __init__(self, library: str, extra: str, purpose: str) -> None:
+        self.library = library
+        self.extra = extra
         super().__init__(f'{purpose} needs {library}: pip install "core-sdk[{extra}]"')
 
 
@@ -903,11 +936,15 @@ class AmbiguousNameError(ValueError):
     def __init__(self, name: str, ids: Sequence[int], kind: str = "experiment") -> None:
         self.ids = tuple(ids)
         numbers = ", ".join(map(str, ids))
+        self.name = name
+        self.kind = kind
         super().__init__(f"several {kind}s are called {name!r}: give the number of one of them: {numbers}")
 
 
 class NameTakenError(ValueError):
     def __init__(self, name: str, kind: str = "experiment") -> None:
+        self.name = name
+        self.kind = kind
         super().__init__(f"another {kind} is called {name!r}: choose another name, or delete that {kind}")
 
 

@@ -42,9 +42,34 @@ def test_errors_can_be_pickled(error: CoreSDKError) -> None:
     assert unpickled.args == error.args
 
 
-def test_the_tree_in_the_docstring_has_every_error() -> None:
-    """The tree in the docstring of `errors` has every error."""
-    defined = {kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__}
-    drawn = set(re.findall(r"^[ │├└─]*(\w+)", (errors.__doc__ or "").partition("\n\n")[2], re.MULTILINE))
+def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
+    """The docstring of `errors` draws its classes, in their order, below their parents."""
+    told = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0].splitlines()
 
-    assert {kind.__name__ for kind in defined if issubclass(kind, Exception)} - drawn == set()
+    assert [re.match(r"[ │├└─]*\w+(?: \(\w+\))?", line)[0].removeprefix("    ") for line in told] == drawn()  # type: ignore[index]
+
+
+def drawn() -> list[str]:
+    """Draws the tree of the errors. A name in brackets is an exception of Python's that the error is, too."""
+    own = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and kind.__module__ == errors.__name__ and issubclass(kind, Exception)
+    ]
+    roots = [kind for kind in dict.fromkeys(own) if not any(base in own for base in kind.__bases__)]
+    return [line for kind in roots for line in (_label(kind, is_root=True), *_below(kind))]
+
+
+def _below(kind: type[Exception]) -> list[str]:
+    children = [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
+    lines = []
+    for child in children:
+        branch, trunk = ("└── ", "    ") if child is children[-1] else ("├── ", "│   ")
+        lines += [branch + _label(child), *(trunk + line for line in _below(child))]
+    return lines
+
+
+def _label(kind: type[Exception], *, is_root: bool = False) -> str:
+    foreign = [base.__name__ for base in kind.__bases__ if base.__module__ == "builtins"]
+    is_plain = kind is errors.CoreSDKError or (not is_root and not foreign)
+    return kind.__name__ if is_plain else f"{kind.__name__} ({foreign[0]})"

@@ -19,7 +19,7 @@ from core_sdk.client._orders.trials import list_trials
 from core_sdk.client._steered.checkpoint import SteeredCheckpoint
 from core_sdk.client._steered.experiment import SteeredExperiment
 from core_sdk.client._steered.trial import SteeredTrial
-from core_sdk.errors import ExperimentStateError, PausedError
+from core_sdk.errors import ExperimentError, PausedError
 
 if TYPE_CHECKING:
     from core_sdk._analysis.charts.picture import Picture
@@ -189,12 +189,12 @@ class Experiment(SteeredExperiment, Training):
     def await_first_trial(self, interval: float = 0.1) -> Trial:
         """Blocks until there is a trial, and returns the one with the lowest id. Checks every `interval` seconds.
 
-        Raises `ExperimentStateError` if the experiment has ended without one.
+        Raises `ExperimentError` if the experiment has ended without one.
         """
         while not (trials := self.list_trials()):
             self.reload()
             if self._search is not None and self._search.has_ended:
-                raise ExperimentStateError(self.id, f"has ended without a trial: it is {self._search.state}")
+                raise ExperimentError.of(self.id, f"has ended without a trial: it is {self._search.state}")
             self._keep_going()
             time.sleep(interval)
         return trials[0]

@@ -18,7 +18,7 @@ from processes import wait_for
 from core_sdk import client
 from core_sdk._home import Home
 from core_sdk.client import ExperimentSortBy, ExperimentState, OrderBy, TrialState
-from core_sdk.errors import ExperimentStateError, InvalidConfigError, MasterError, PausedError
+from core_sdk.errors import ExperimentError, InvalidConfigError, MasterError, PausedError
 
 TRAIN = """
 import time
@@ -121,9 +121,9 @@ def test_an_experiment_is_ended_archived_and_deleted(code: Path, ending: str) ->
     """An experiment can be archived or deleted only after its end."""
     experiment = client.create_experiment(config(waits=True), code)
     experiment.await_first_trial()
-    with pytest.raises(ExperimentStateError, match="only what has ended can be archived"):
+    with pytest.raises(ExperimentError, match="only what has ended can be archived"):
         experiment.archive()
-    with pytest.raises(ExperimentStateError, match="`core-sdk experiment cancel` ends it"):
+    with pytest.raises(ExperimentError, match="`core-sdk experiment cancel` ends it"):
         experiment.delete()
 
     getattr(experiment, ending)()
@@ -213,7 +213,7 @@ def test_what_was_not_submitted_has_no_searcher_to_steer(train: Train) -> None:
     experiment = client.get_experiment(1)
 
     for call, advice in ((experiment.activate, "core-sdk trial resume"), (experiment.cancel, "pausing it stops")):
-        with pytest.raises(ExperimentStateError, match=f"was not submitted.*{advice}"):
+        with pytest.raises(ExperimentError, match=f"was not submitted.*{advice}"):
             call()
 
 

@@ -56,7 +56,7 @@ class FollowedExperiment:
     def follow(self, pause_s: float = _PAUSE_S) -> Iterator[list[Event]]:
         """Yields a list of new events, which may be empty, every `pause_s` until the experiment has ended.
 
-        If the master dies, another one is started. Raises `ExperimentStateError` if the experiment stands still because
+        If the master dies, another one is started. Raises `ExperimentError` if the experiment stands still because
         its files are damaged.
         """
         asked = time.monotonic()

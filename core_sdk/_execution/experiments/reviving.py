@@ -19,7 +19,7 @@ from core_sdk._execution.experiments.calling import begin_master, ensure_master,
 from core_sdk._ground.files import read_regular, write_atomically
 from core_sdk._ground.records import MasterRecord, SearchRecord, decode_file, encode_file
 from core_sdk._home.folders import Home
-from core_sdk.errors import CoreSDKError, ExperimentStateError
+from core_sdk.errors import CoreSDKError, ExperimentError
 
 _ADVICE = (
     "If the home was moved, `core-sdk home adopt` continues what was running; in a copy, `core-sdk experiment activate "
@@ -79,17 +79,17 @@ def go_on_here(home: Home) -> bool:
 def keep_going(home: Home, experiment_id: int) -> None:
     """Starts a master if the experiment has not ended and none runs, so that a caller can wait for its end.
 
-    Raises `ExperimentStateError` if the experiment stands still, so that it would never end.
+    Raises `ExperimentError` if the experiment stands still, so that it would never end.
     """
     search = home.experiment(experiment_id).read().search
     if search is None or search.has_ended:
         return
     if search.state == "ACTIVE" and home.ownership().is_elsewhere(search.home):
         problem = "was running when this home was copied or moved, and does not go on here by itself. "
-        raise ExperimentStateError(experiment_id, problem + _ADVICE)
+        raise ExperimentError.of(experiment_id, problem + _ADVICE)
     ensure_master(home.root)
     if search.is_damaged:
-        raise ExperimentStateError(experiment_id, f"stands still: {search.reason.rstrip('.')}")
+        raise ExperimentError.of(experiment_id, f"stands still: {search.reason.rstrip('.')}")
 
 
 def _path(home_root: Path) -> Path:

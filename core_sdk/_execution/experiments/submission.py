@@ -37,8 +37,8 @@ from core_sdk._home.storage import check_storage
 from core_sdk.errors import (
     ConfigProblem,
     CoreSDKError,
+    ExperimentError,
     ExperimentNotFoundError,
-    ExperimentStateError,
     HomeNotWritableError,
     InvalidConfigError,
     RecordDamagedError,
@@ -172,12 +172,12 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
     Completed trials are not continued, except the trial of a `single` searcher. A halving search goes on only if
     somebody has canceled or killed it. Only a `single` searcher takes overrides.
 
-    Raises `ExperimentStateError` if the experiment cannot go on, and the errors of `submit`.
+    Raises `ExperimentError` if the experiment cannot go on, and the errors of `submit`.
     """
     folder = home.experiment(experiment_id)
     search, path = folder.read().search, folder.completed_config_path
     if search is None or not search.has_ended:
-        raise ExperimentStateError(experiment_id, "has not ended: `core-sdk experiment activate` lets it go on")
+        raise ExperimentError.of(experiment_id, "has not ended: `core-sdk experiment activate` lets it go on")
     before = folder.read_config()
     loaded = from_mapping(from_json(before), source=str(path), overrides=overrides)
     _check_kept(experiment_id, from_mapping(from_json(before)).config, loaded.config)
@@ -185,13 +185,13 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
     for _ in followed.read():
         pass
     if obstacle := followed.experiment.obstacle:
-        raise ExperimentStateError(
+        raise ExperimentError.of(
             experiment_id,
             f"cannot go on: {obstacle}. `core-sdk experiment continue --new {experiment_id}` begins an experiment that "
             "goes on with its best trial, or with --trial ID",
         )
     if overrides and search.searcher != "single":
-        raise ExperimentStateError(experiment_id, "has several trials, whose configuration cannot change any more")
+        raise ExperimentError.of(experiment_id, "has several trials, whose configuration cannot change any more")
     folder.write_config(_values(loaded.config))
     try:
         call(home.root, Continue(experiment_id=experiment_id, by=by))
@@ -202,11 +202,11 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
 
 
 def _check_kept(experiment_id: int, before: ExperimentConfig, after: ExperimentConfig) -> None:
-    """Raises `ExperimentStateError` if a part of the configuration differs on which the recorded events depend."""
+    """Raises `ExperimentError` if a part of the configuration differs on which the recorded events depend."""
     for name in ("searcher", "hyperparameters", "reproducibility"):
         if getattr(before, name) != getattr(after, name):
             problem = f"keeps its {name}: `core-sdk experiment continue --new` begins another one, which may change it"
-            raise ExperimentStateError(experiment_id, problem)
+            raise ExperimentError.of(experiment_id, problem)
 
 
 def continued_config(config: Mapping[str, Any], trial_id: int, hparams: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from core_sdk._ground.records import Wish
 from core_sdk._home import Home, open_view
 from core_sdk._home.attempts.command import script_name
 from core_sdk._home.folders import with_reserve
-from core_sdk.errors import AttemptError, ExperimentStateError, TrialNotRunningError
+from core_sdk.errors import AttemptError, ExperimentError, TrialNotRunningError
 
 if TYPE_CHECKING:
     from core_sdk._execution.experiments.submission import Submitted
@@ -121,9 +121,9 @@ def is_submitted(home: Home, experiment_id: int) -> bool:
 
 
 def check_submitted(home: Home, experiment_id: int, advice: str) -> None:
-    """Raises `ExperimentStateError`, with this advice, for an experiment that was begun by a script."""
+    """Raises `ExperimentError`, with this advice, for an experiment that was begun by a script."""
     if not is_submitted(home, experiment_id):
-        raise ExperimentStateError(experiment_id, f"was not submitted, and has no searcher: {advice}")
+        raise ExperimentError.of(experiment_id, f"was not submitted, and has no searcher: {advice}")
 
 
 def _want(home: Home, experiment_id: int, state: Wish, by: str) -> Steered:
@@ -171,10 +171,10 @@ def move(home: Home, experiment_id: int, *, ahead_of: int | None = None, behind:
 
 @verb("experiment", "archive", "archived experiment {experiment_id}")
 def archive(home: Home, experiment_id: int) -> None:
-    """Hides the experiment from lists. Raises `ExperimentStateError` for a submitted one that has not ended."""
+    """Hides the experiment from lists. Raises `ExperimentError` for a submitted one that has not ended."""
     search = home.experiment(experiment_id).read().search
     if search is not None and not search.has_ended:
-        raise ExperimentStateError(experiment_id, f"is {search.state}: only what has ended can be archived")
+        raise ExperimentError.of(experiment_id, f"is {search.state}: only what has ended can be archived")
     with home.experiment(experiment_id).edit() as record:
         record.is_archived = True
 
@@ -227,7 +227,7 @@ def set_labels(home: Home, experiment_id: int, labels: Iterable[str]) -> None:
 def delete(home: Home, experiment_id: int, *, force: bool = False) -> None:
     """Deletes the experiment with its trials, records and checkpoints.
 
-    Raises `ExperimentStateError` for one that has not ended, and the errors of `trials.delete`.
+    Raises `ExperimentError` for one that has not ended, and the errors of `trials.delete`.
     """
     from core_sdk._home.deletion import delete_experiment  # storages, which the other verbs do not need
 

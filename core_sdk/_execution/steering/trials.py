@@ -17,13 +17,7 @@ from core_sdk._home.attempts.running import await_end
 from core_sdk._home.folders import with_reserve
 from core_sdk._home.rows import TrialState
 from core_sdk._home.states import trial_state
-from core_sdk.errors import (
-    AttemptError,
-    ExperimentStateError,
-    RecordDamagedError,
-    TrialNotRunningError,
-    TrialRunningError,
-)
+from core_sdk.errors import AttemptError, ExperimentError, RecordDamagedError, TrialNotRunningError, TrialRunningError
 
 VERDICTS = ("keep", "discard", "")
 
@@ -50,11 +44,11 @@ def pause(home: Home, trial_id: int, by: str) -> int:
 
 
 def check_steered_alone(home: Home, trial_id: int) -> None:
-    """Raises `ExperimentStateError` for a trial of a submitted experiment that has not ended."""
+    """Raises `ExperimentError` for a trial of a submitted experiment that has not ended."""
     experiment_id = home.trial(trial_id).read_record().experiment_id
     search = home.experiment(experiment_id).read().search
     if search is not None and not search.has_ended:
-        raise ExperimentStateError(
+        raise ExperimentError.of(
             experiment_id,
             f"is {search.state}, and decides when its trials run: `core-sdk experiment pause {experiment_id}` lets "
             f"all of them save and stop, `core-sdk experiment activate {experiment_id}` lets them go on, and "

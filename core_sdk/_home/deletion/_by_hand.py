@@ -30,8 +30,8 @@ from core_sdk.errors import (
     CheckpointError,
     CheckpointNotFoundError,
     CheckpointProtectedError,
+    ExperimentError,
     ExperimentNotFoundError,
-    ExperimentStateError,
     RecordDamagedError,
     StorageError,
     TrialNotFoundError,
@@ -183,14 +183,14 @@ def delete_trial(folder: TrialFolder, *, is_forced: bool = False) -> None:
 def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False) -> None:
     """Deletes the experiment with all its trials, and its code unless another experiment has the same code.
 
-    Raises `ExperimentStateError` for an experiment that has not ended, and the errors of `delete_trial`. Deletes
+    Raises `ExperimentError` for an experiment that has not ended, and the errors of `delete_trial`. Deletes
     nothing if a trial runs or a checkpoint is protected.
     """
     experiment = home.experiment(experiment_id)
     with contextlib.suppress(RecordDamagedError):  # a damaged experiment can be deleted
         search = experiment.read().search
         if search is not None and not search.has_ended and not search.is_damaged:
-            raise ExperimentStateError(experiment_id, f"is {search.state}: `core-sdk experiment cancel` ends it")
+            raise ExperimentError.of(experiment_id, f"is {search.state}: `core-sdk experiment cancel` ends it")
     trials = list(_trials_of(home, experiment_id))
     for folder in trials:
         with claimed_next_attempt(folder, "delete"):

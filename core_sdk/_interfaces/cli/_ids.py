@@ -43,7 +43,7 @@ def parse_submitted(text: str) -> int:
 
 
 def check_submitted(experiment_id: int) -> None:
-    """Raises `ExperimentStateError` for an experiment that was begun by a script."""
+    """Raises `ExperimentError` for an experiment that was begun by a script."""
     from core_sdk._execution.steering.experiments import check_submitted
 
     check_submitted(_home(), experiment_id, "what concerns its trials is under `core-sdk trial`")

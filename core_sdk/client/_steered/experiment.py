@@ -19,7 +19,7 @@ from core_sdk.client._orders.checkpoints import Scope
 from core_sdk.client._orders.order import TrainingState
 from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import unavailable
-from core_sdk.errors import ExperimentStateError
+from core_sdk.errors import ExperimentError
 
 if TYPE_CHECKING:
     from core_sdk._analysis.charts.picture import Picture
@@ -138,7 +138,7 @@ class SteeredExperiment(Shown):
         self.reload()
 
     def archive(self) -> None:
-        """Marks the experiment as archived. Raises `ExperimentStateError` if it has not ended."""
+        """Marks the experiment as archived. Raises `ExperimentError` if it has not ended."""
         experiments.archive(self._home, self.id)
         self.reload()
 
@@ -149,12 +149,12 @@ class SteeredExperiment(Shown):
     def download_code(self, output_dir: str | os.PathLike[str] | None = None) -> str:
         """Copies the archive of the experiment's code to `exp-<id>_model_def.tar.gz`, and returns that path.
 
-        Raises `ExperimentStateError` if the experiment has no code of its own.
+        Raises `ExperimentError` if the experiment has no code of its own.
         """
         experiments.check_submitted(self._home, self.id, "its code stays where it was run from")
         code = self._home.experiment(self.id).read_submission().code
         if code is None:
-            raise ExperimentStateError(self.id, "has no code of its own: its trials run where it was submitted")
+            raise ExperimentError.of(self.id, "has no code of its own: its trials run where it was submitted")
         directory = Path(output_dir or ".").expanduser()
         directory.mkdir(parents=True, exist_ok=True)
         copy = directory / f"exp-{self.id}_model_def.tar.gz"
@@ -203,7 +203,7 @@ class SteeredExperiment(Shown):
     def delete(self, *, force: bool = False) -> None:
         """Deletes the experiment with its trials, records and checkpoints.
 
-        Raises `ExperimentStateError` for one that has not ended, and the errors of `Trial.delete`.
+        Raises `ExperimentError` for one that has not ended, and the errors of `Trial.delete`.
         """
         experiments.delete(self._home, self.id, force=force)
 

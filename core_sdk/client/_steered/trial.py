@@ -180,7 +180,7 @@ class SteeredTrial(Shown):
     def pause(self) -> None:
         """Asks the script to stop, and does not wait for it. `should_preempt()` returns True there within a second.
 
-        Raises `TrialNotRunningError`. Raises `ExperimentStateError` for a trial of a submitted experiment that has not
+        Raises `TrialNotRunningError`. Raises `ExperimentError` for a trial of a submitted experiment that has not
         ended; `Experiment.pause` pauses all its trials.
         """
         trials.pause(self._home, self.trial_id, _BY)
@@ -198,7 +198,7 @@ class SteeredTrial(Shown):
         """Continues the trial in the background from its newest good checkpoint, like `core-sdk trial resume`.
 
         `wait` waits for its end. Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or
-        `CommandError`, or `ExperimentStateError` for a trial of a submitted experiment that has not ended.
+        `CommandError`, or `ExperimentError` for a trial of a submitted experiment that has not ended.
         """
         trials.resume(self._home, self.trial_id)
 

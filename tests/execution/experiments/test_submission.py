@@ -28,7 +28,7 @@ from core_sdk._execution.experiments.submission import (
 )
 from core_sdk._ground.records import SearcherMetric
 from core_sdk._home import Home
-from core_sdk.errors import CodeDirectoryError, ExperimentStateError, InvalidConfigError
+from core_sdk.errors import CodeDirectoryError, ExperimentError, InvalidConfigError
 
 CONFIG = """
 # what I try
@@ -353,12 +353,12 @@ def test_what_has_not_ended_is_not_continued(home: Home, model: Path) -> None:
     """An experiment that has not ended, or of several trials with other settings, cannot be continued in place."""
     submitted = submit_paused(home, model)
 
-    with pytest.raises(ExperimentStateError, match="has not ended"):
+    with pytest.raises(ExperimentError, match="has not ended"):
         continue_in_place(home, submitted.experiment_id)
 
     call(home.root, Want(experiment_id=submitted.experiment_id, state="KILLED"))
     assert await_end(home, submitted.experiment_id) == "CANCELED"
-    with pytest.raises(ExperimentStateError, match="keeps its hyperparameters"):
+    with pytest.raises(ExperimentError, match="keeps its hyperparameters"):
         continue_in_place(home, submitted.experiment_id, overrides=["hyperparameters.lr=1"])
-    with pytest.raises(ExperimentStateError, match="has several trials"):
+    with pytest.raises(ExperimentError, match="has several trials"):
         continue_in_place(home, submitted.experiment_id, overrides=["max_restarts=3"])

@@ -17,7 +17,7 @@ from interfaces.cli.recorded import new_attempt, new_trial, store
 from core_sdk._execution.steering import models, trials
 from core_sdk._home import Home
 from core_sdk._interfaces.cli._app import app
-from core_sdk.errors import ExperimentStateError
+from core_sdk.errors import ExperimentError
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_name_stands_wherever_an_id_does(home: Home, cli: Cli) -> None:
     def parsed(parser: Callable[[str], object], text: str) -> object:
         try:
             return parser(text)
-        except ExperimentStateError as error:  # the one that was found has not been submitted
+        except ExperimentError as error:  # the one that was found has not been submitted
             return error.experiment_id
 
     assert len(found) > 60

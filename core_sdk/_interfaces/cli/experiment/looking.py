@@ -230,12 +230,12 @@ def download_code(
 ) -> None:
     """Unpack the code of an experiment, or copy its archive."""
     from core_sdk._execution.experiments.code import check_archive, unpack
-    from core_sdk.errors import ExperimentStateError
+    from core_sdk.errors import ExperimentError
 
     home = make_home()
     code = home.experiment(experiment).read_submission().code
     if code is None:
-        raise ExperimentStateError(experiment, "has no code of its own: its trials run where it was submitted")
+        raise ExperimentError.of(experiment, "has no code of its own: its trials run where it was submitted")
     if archive_in is not None:
         if output is not None:
             raise typer.BadParameter("give --output or --output-dir, not both")

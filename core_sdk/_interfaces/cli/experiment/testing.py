@@ -23,7 +23,7 @@ from core_sdk._home import Home, open_view
 from core_sdk._home.rows import TrialRow
 from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._messages import say
-from core_sdk.errors import CoreSDKError, ExperimentStateError, MasterError, TrialRunningError
+from core_sdk.errors import CoreSDKError, ExperimentError, MasterError, TrialRunningError
 
 _LAST_BYTES = 4096
 _STOP_S = 60
@@ -130,7 +130,7 @@ class _Test:
             try:
                 experiments.delete(self._home, self._experiment.experiment_id, force=True)
                 return
-            except (ExperimentStateError, TrialRunningError):
+            except (ExperimentError, TrialRunningError):
                 # The event of the end comes first. The master writes it into the experiment's record a moment later.
                 if time.monotonic() > deadline:
                     raise
