@@ -4,5 +4,3 @@ from core_sdk._analysis.evidence._bounds import MOST_BYTES, bounded
 from core_sdk._analysis.evidence._code import keep_sources
 from core_sdk._analysis.evidence._evidence import Evidence, read_evidence
 from core_sdk._analysis.evidence._tree import tree_lines
-
-__all__ = ["MOST_BYTES", "Evidence", "bounded", "keep_sources", "read_evidence", "tree_lines"]

@@ -21,17 +21,5 @@ from core_sdk._execution.workers._choice import open_engine
 from core_sdk._execution.workers._engine import Engine
 from core_sdk._execution.workers._group import WorkerGroup
 from core_sdk._execution.workers._messages import encode_request, named_as
-from core_sdk._execution.workers._program import ThisWorker, this_worker
+from core_sdk._execution.workers._program import this_worker
 from core_sdk._execution.workers.local import LocalEngine
-
-__all__ = [
-    "Call",
-    "Engine",
-    "LocalEngine",
-    "ThisWorker",
-    "WorkerGroup",
-    "encode_request",
-    "named_as",
-    "open_engine",
-    "this_worker",
-]

@@ -13,18 +13,3 @@ from core_sdk._ground.config._loading import Loaded, from_mapping, load
 from core_sdk._ground.config._writing import masked, to_mapping, to_yaml
 from core_sdk._ground.config.entrypoint import command_of, entrypoint_argv
 from core_sdk._ground.config.experiment import ExperimentConfig, RayOptions, Resources
-
-__all__ = [
-    "ExperimentConfig",
-    "Loaded",
-    "RayOptions",
-    "Resources",
-    "command_of",
-    "entrypoint_argv",
-    "from_mapping",
-    "load",
-    "masked",
-    "parse_value",
-    "to_mapping",
-    "to_yaml",
-]

@@ -64,8 +64,6 @@ from core_sdk.errors import (
     TrialRunningError,
 )
 
-__all__ = ["CollectionPlan", "Collector", "Deletions", "Request", "Rules", "Verdict", "collect", "rules_of"]
-
 # Each claim holds a file open.
 _TRIALS_AT_ONCE = 64
 

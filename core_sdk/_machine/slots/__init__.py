@@ -16,17 +16,3 @@ from core_sdk._machine.slots.directory import SlotDirectory, Ticket
 from core_sdk._machine.slots.machine import Machine, Slots
 from core_sdk._machine.slots.turns import PostedTicket, clock, describe_line, obstacles, waiting_line
 from core_sdk._machine.slots.waiting import obstacles_of, taken_slots
-
-__all__ = [
-    "Machine",
-    "PostedTicket",
-    "SlotDirectory",
-    "Slots",
-    "Ticket",
-    "clock",
-    "describe_line",
-    "obstacles",
-    "obstacles_of",
-    "taken_slots",
-    "waiting_line",
-]

@@ -6,13 +6,3 @@ from core_sdk.search._halving._promotion import PromotingHalving
 from core_sdk.search._halving._rungs import rung_lengths
 from core_sdk.search._halving._stopping import StoppingHalving
 from core_sdk.search._halving._tournament import Tournament
-
-__all__ = [
-    "Halving",
-    "PromotingHalving",
-    "StoppingHalving",
-    "Tournament",
-    "bracket_depths",
-    "brackets",
-    "rung_lengths",
-]

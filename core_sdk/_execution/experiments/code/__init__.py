@@ -15,17 +15,3 @@ from core_sdk._execution.experiments.code._unpacking import (
     unpack_for_trial,
     with_startup_hook,
 )
-
-__all__ = [
-    "MAX_SIZE_BYTES",
-    "STARTUP_HOOK",
-    "PackedCode",
-    "check_archive",
-    "has_startup_hook",
-    "pack",
-    "remove_code",
-    "select",
-    "unpack",
-    "unpack_for_trial",
-    "with_startup_hook",
-]

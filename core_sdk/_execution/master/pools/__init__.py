@@ -8,5 +8,3 @@ from __future__ import annotations
 
 from core_sdk._execution.master.pools._machine_pool import MachinePool
 from core_sdk._execution.master.pools._pool import Begun, Claim, Execution, ResourcePool, split_nodes
-
-__all__ = ["Begun", "Claim", "Execution", "MachinePool", "ResourcePool", "split_nodes"]

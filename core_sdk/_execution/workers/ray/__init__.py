@@ -16,5 +16,3 @@ except ImportError as error:
 
 from core_sdk._execution.workers.ray._cluster import NodeState, RayCluster, Strategy, reason_of
 from core_sdk._execution.workers.ray._engine import RayEngine
-
-__all__ = ["NodeState", "RayCluster", "RayEngine", "Strategy", "reason_of"]

@@ -12,5 +12,3 @@ sends it requests several times a second, and gets the news as the answer.
 from __future__ import annotations
 
 from core_sdk._execution.master.pools.ray._pool import ClusterPool
-
-__all__ = ["ClusterPool"]

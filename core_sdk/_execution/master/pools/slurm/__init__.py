@@ -7,5 +7,3 @@ attempts that have begun and ended in the home, and asks Slurm for the states of
 from __future__ import annotations
 
 from core_sdk._execution.master.pools.slurm._pool import SlurmPool
-
-__all__ = ["SlurmPool"]
