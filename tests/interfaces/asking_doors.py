@@ -1,8 +1,8 @@
-"""Asks every door for fields of a trial. It runs in a process whose `core_sdk` declares more fields than this one.
+"""Asks every door for five fields, in a process whose `core_sdk` declares them.
 
-    python -m interfaces.asking_doors HOME '{"NAME": VALUE, …}'
+    python -m interfaces.asking_doors HOME
 
-It records the values, and prints a JSON object: by name, what each door knows of the field.
+It records a value of each, and prints a JSON object: by the name of the field, what each door knows of it.
 """
 
 from __future__ import annotations
@@ -16,46 +16,69 @@ import time
 from pathlib import Path
 from typing import Any
 
-from home.journals import new_trial, record, report
+import msgspec
+from home.journals import new_trial, record, report, stored
 from interfaces.server.visitor import Visitor
 
 from core_sdk._ground.records import TrialDescribed
 from core_sdk._home import Home, open_view
 from core_sdk._interfaces.cli._app import app
 
+BUDGET, REVIEWER, SPONSOR, DIGEST, TOKENS = 2.5, "Ada", "Grace", "f00d", 4096
 
-def record_fields(home: Home, values: dict[str, Any]) -> None:
-    """Makes a trial with these values: those of `trial.json` there, and all others by a line of its journal."""
+
+def record_values(home: Home) -> None:
     folder = new_trial(home)
-    record(folder, report(1, loss=1.0))
-    trial = folder.read_record()
-    told = {name: value for name, value in values.items() if not hasattr(trial, name)}
-    for name in values.keys() - told:
-        setattr(trial, name, values[name])
-    folder.write_record(trial)
-    folder.append_change(TrialDescribed(time=time.time(), **told))
+    reported = msgspec.structs.replace(report(1, loss=1.0), tokens=TOKENS)
+    record(folder, reported, msgspec.structs.replace(stored("c1", 1), digest=DIGEST))
+    folder.write_record(msgspec.structs.replace(folder.read_record(), budget=BUDGET))
+    folder.append_change(msgspec.structs.replace(TrialDescribed(time=time.time()), reviewer=REVIEWER))
+    experiment = home.experiment(1)
+    experiment.write(msgspec.structs.replace(experiment.read(), sponsor=SPONSOR))
 
 
-def ask_doors(home: Home, visitor: Visitor, name: str) -> dict[str, Any]:
+def ask_of_trials(home: Home, visitor: Visitor, name: str) -> dict[str, Any]:
     with open_view(home) as view:
         value = getattr(view.trial(1), name)
     condition = f"{name} = {value}"
     listed = ("trial", "list", "--column", name, "--where", condition, "--sort", name)
     return {
-        "row": value,
-        "json": json.loads(_printed(*listed, "--json"))[0][name],
+        "values": [
+            value,
+            json.loads(_printed(*listed, "--json"))[0][name],
+            visitor.question("/trials/1")["trial"][name],
+            *visitor.question("/runs", columns=name, where=condition, sort=name)["rows"][0],
+            *_in_sql("trials", name),
+        ],
         "csv": _printed(*listed, "--csv").splitlines()[0].split(","),
         "table": _printed(*listed).splitlines()[0].split(),
-        "describe": _printed("trial", "describe", "1"),
-        "sql": _ask_in_sql(name) if importlib.util.find_spec("duckdb") else value,
-        "server": visitor.question("/trials/1")["trial"][name],
-        "page": [one for one in visitor.question("/columns")["columns"] if one["name"] == name],
-        "cells": visitor.question("/runs", columns=name, where=condition, sort=name)["rows"],
+        "described": _printed("trial", "describe", "1"),
+        "page": [one["title"] for one in visitor.question("/columns")["columns"] if one["name"] == name],
     }
 
 
-def _ask_in_sql(name: str) -> Any:
-    return json.loads(_printed("sql", "--json", f"select {name} from trials"))[0][name]
+def ask_of_experiments(visitor: Visitor, name: str) -> dict[str, Any]:
+    (answered,) = visitor.question("/experiments", where=f"{name} = {SPONSOR}", sort=name)["experiments"]
+    (listed,) = json.loads(_printed("experiment", "list", "--json"))
+    values = [listed[name], answered[name], *_in_sql("experiments", name)]
+    return {"values": values, "described": _printed("experiment", "describe", "1")}
+
+
+def ask_of_checkpoints(visitor: Visitor, name: str) -> dict[str, Any]:
+    (answered,) = visitor.question("/checkpoints", trial=1)["checkpoints"]
+    (listed,) = json.loads(_printed("checkpoint", "list", "--json"))
+    values = [listed[name], answered[name], *_in_sql("checkpoints", name)]
+    return {"values": values, "described": _printed("checkpoint", "describe", "c1")}
+
+
+def ask_of_reports(name: str) -> dict[str, Any]:
+    return {"values": [one[name] for one in json.loads(_printed("trial", "metrics", "1", "--json"))]}
+
+
+def _in_sql(table: str, name: str) -> list[Any]:
+    if not importlib.util.find_spec("duckdb"):
+        return []
+    return [row[name] for row in json.loads(_printed("sql", "--json", f"select {name} from {table}"))]
 
 
 def _printed(*arguments: str) -> str:
@@ -64,12 +87,19 @@ def _printed(*arguments: str) -> str:
     return printed.getvalue()
 
 
-def main(home: Home, values: dict[str, Any]) -> None:
-    record_fields(home, values)
+def main(home: Home) -> None:
+    record_values(home)
     visitor = Visitor(home)
-    print(json.dumps({name: ask_doors(home, visitor, name) for name in values}))
+    answers = {
+        "budget": ask_of_trials(home, visitor, "budget"),
+        "reviewer": ask_of_trials(home, visitor, "reviewer"),
+        "sponsor": ask_of_experiments(visitor, "sponsor"),
+        "digest": ask_of_checkpoints(visitor, "digest"),
+        "tokens": ask_of_reports("tokens"),
+    }
     visitor.close()
+    print(json.dumps(answers))
 
 
 if __name__ == "__main__":
-    main(Home(Path(sys.argv[1])), json.loads(sys.argv[2]))
+    main(Home(Path(sys.argv[1])))

@@ -6,6 +6,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -15,7 +16,7 @@ from core_sdk._ground.records import MANIFEST_NAME, CheckpointStored, Metric, fr
 from core_sdk._home.checkpoints import CheckpointFold, CheckpointRecord, RecordedCheckpoint
 from core_sdk._home.folders import Home
 from core_sdk._home.index._blocks import unpack_steps, unpack_values
-from core_sdk._home.index._schema import BLOCKS, IS_METRIC, Where, among
+from core_sdk._home.index._schema import BLOCKS, IS_METRIC, OF_CHECKPOINT, Where, among
 from core_sdk._home.rows import CheckpointRow, CheckpointState
 from core_sdk._home.storages import storage_url
 
@@ -110,18 +111,15 @@ def _checkpoint_row(
     storage = _storage(home, found.record)
     is_missing = not found.is_deleted and not _may_exist(storage, found.record.storage_id)
     state: CheckpointState = "PARTIALLY_DELETED" if found.is_partial else "COMPLETED"
+    told: dict[str, Any] = {name: getattr(found.record, name) for name in OF_CHECKPOINT}
+    told |= {"storage": storage, "metadata": from_json(found.metadata), "resources": found.resources}
     return CheckpointRow(
-        storage_id=found.record.storage_id,
+        **told,
         trial_id=trial_id,
         experiment_id=experiment_id,
         attempt=found.attempt,
-        steps_completed=found.record.steps_completed,
         state="DELETED" if found.is_deleted or is_missing else state,
-        time=found.record.time,
         size_bytes=sum(found.resources.values()),
-        storage=storage,
-        metadata=from_json(found.metadata),
-        resources=found.resources,
         is_pinned=found.pin is not None,
         pin_note=found.pin.note if found.pin else "",
         is_missing=is_missing,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection
 from dataclasses import fields
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import msgspec
 
-from core_sdk._ground.records import MAX_INT, ExperimentRecord, OfTrial, Source, TrialRecord
-from core_sdk._home.rows import ExperimentRow, TrialRow
+from core_sdk._ground.records import MAX_INT, CheckpointStored, ExperimentRecord, Record, Source, TrialRecord
+from core_sdk._home.rows import CheckpointRow, ExperimentRow, TrialRow
 
 _CONTENT = 24
 """Raise it whenever something else stands in the same tables."""
@@ -154,9 +154,11 @@ OF_TRIAL = [field.name for field in fields(TrialRow) if field.name in TrialRecor
 OF_EXPERIMENT = [field.name for field in fields(ExperimentRow) if field.name in ExperimentRecord.__struct_fields__]
 """The fields of an experiment's record that are kept as they are."""
 
-_TOLD = [(kind.__name__, kind.__struct_fields__) for kind in OfTrial.__subclasses__()]
+OF_CHECKPOINT = [field.name for field in fields(CheckpointRow) if field.name in CheckpointStored.__struct_fields__]
+"""The fields of a checkpoint's record that its row has as they are."""
+_OF_JOURNALS = [(kind.__name__, kind.__struct_fields__) for kind in get_args(Record)]
 
-REVISION = zlib.crc32(repr((_CONTENT, SCHEMA, OF_TRIAL, OF_EXPERIMENT, _TOLD)).encode()) >> 1
+REVISION = zlib.crc32(repr((_CONTENT, SCHEMA, OF_TRIAL, OF_EXPERIMENT, _OF_JOURNALS)).encode()) >> 1
 """It changes with the tables and with the fields that are kept: an index of another revision is built again."""
 
 BLOCKS = """attempt JOIN series ON series.attempt_id = attempt.id JOIN block ON block.series_id = series.id"""
