@@ -321,7 +321,7 @@ FiguresByTrial = dict[int, dict[str, dict[str, Figures]]]
 """Trial -> group -> metric -> figures."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SeriesBucket:
     """A stretch of a series for a chart, with its true minimum and maximum."""
 

@@ -89,19 +89,29 @@ def formula_curves(curves: Iterable[PlacedCurve], formula: Formula) -> list[Plac
 
 def _computed(series: Series, members: Sequence[PlacedCurve], value: _Value) -> PlacedCurve:
     fewest = min(members, key=lambda member: len(member.buckets))
-    ends = [[bucket.last_steps for bucket in member.buckets] for member in members]
+    steps = [point.last_steps for point in fewest.buckets]
+    rows = zip(*(_holding(steps, member.buckets) for member in members), strict=True)
+    points = [
+        (_point(point, [one for one in row if one], value), x)
+        for point, x, row in zip(fewest.buckets, fewest.x, rows, strict=True)
+        if all(row)
+    ]
+    return PlacedCurve(series, [point for point, _ in points], [x for _, x in points])
 
-    def points() -> Iterator[tuple[SeriesBucket, float | None]]:
-        for point, x in zip(fewest.buckets, fewest.x, strict=True):
-            places = [bisect_left(of, point.last_steps) for of in ends]
-            found = [of.buckets[at] for of, at in zip(members, places, strict=True) if at < len(of.buckets)]
-            if len(found) == len(members) and all(one.first_steps <= point.last_steps for one in found):
-                of_means = value([math.nan if one.mean is None else float(one.mean) for one in found])
-                count, height = max(one.count for one in found), None if math.isnan(of_means) else of_means
-                yield SeriesBucket(point.first_steps, point.last_steps, count, height, height, height), x
 
-    computed = list(points())
-    return PlacedCurve(series, [bucket for bucket, _ in computed], [x for _, x in computed])
+def _holding(steps: Sequence[float], buckets: Sequence[SeriesBucket]) -> list[SeriesBucket | None]:
+    """Returns the bucket that holds each step, or None."""
+    ends = [bucket.last_steps for bucket in buckets]
+    later = [*buckets, None]
+    found = (later[bisect_left(ends, step)] for step in steps)
+    return [one if one and one.first_steps <= step else None for one, step in zip(found, steps, strict=True)]
+
+
+def _point(point: SeriesBucket, row: Sequence[SeriesBucket], value: _Value) -> SeriesBucket:
+    found = value([math.nan if one.mean is None else float(one.mean) for one in row])
+    height = None if math.isnan(found) else found
+    count = max(one.count for one in row)
+    return SeriesBucket(point.first_steps, point.last_steps, count, height, height, height)
 
 
 @dataclass(frozen=True)
@@ -214,7 +224,7 @@ class _Parser:
 
 
 def _applied(function: Callable[..., float], *operands: _Value) -> _Value:
-    return lambda values: function(*(operand(values) for operand in operands))
+    return lambda values: function(*[operand(values) for operand in operands])
 
 
 def _divide(left: float, right: float) -> float:
