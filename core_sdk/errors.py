@@ -545,7 +545,7 @@ class ContradictoryRanksError(JoinError, ValueError):
 
 
 class SeveralRanksError(JoinError, ValueError):
-    """`num_slots` are those of a trial whose command has started a single process; None if it has started ranks."""
+    """`num_slots` is the number of the trial's slots if its command started one process; None if it started ranks."""
 
     def __init__(self, num_ranks: int, num_slots: int | None = None) -> None:
         self.num_ranks = num_ranks

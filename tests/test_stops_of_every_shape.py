@@ -102,5 +102,5 @@ def test_a_stop_ends_every_shape_within_two_reports(
     saves_itself = shape is trial or (shape is passes and kind != "SIGTERM")
     stop.check(has_checkpoint=has_saved or saves_itself)
     if shape is function and kind != "searcher":
-        told = "goes on from step 2" if has_saved else "begins anew"
+        told = "goes on from step 2" if has_saved else "begins from nothing"
         assert f"in a report without a checkpoint: a resume {told}, and what was trained since is lost" in caplog.text

@@ -6,13 +6,13 @@
     <home>/runs/<id>/trial.json             what the trial is
     <home>/runs/<id>/command.json           how to start its script again
     <home>/runs/<id>/<n>.journal            all that attempt n recorded
-    <home>/runs/<id>/<n>.rank<r>.journal    progress and figures that rank r of it recorded beside rank 0, if any
+    <home>/runs/<id>/<n>.rank<r>.journal    progress and figures that rank r recorded in addition to rank 0, if any
     <home>/runs/<id>/<n>.log                its output, where `core-sdk run` started it
     <home>/runs/<id>/<n>.exit               its exit status, likewise, and what a launcher says of its ranks' end
     <home>/runs/<id>/<n>.environment        the commit, the packages and the machine that it ran with
     <home>/runs/<id>/changes.journal        what was done to the trial from outside
     <home>/checkpoints/<storage_id>/        checkpoints, unless `checkpoint_storage` says otherwise
-    <home>/tracker.db                       the index, with helper files beside it: delete it and it is built again
+    <home>/tracker.db                       the index, with helper files next to it: delete it and it is built again
 
 Ids are allotted by `mkdir`, which is atomic on shared file systems too. A name is never a path. `tracking.home` is the
 folder, `tracking.index` the database; only readers import the latter.

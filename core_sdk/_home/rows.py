@@ -64,7 +64,7 @@ class RankRow:
 
 @dataclass(frozen=True)
 class WriterRow:
-    """A program that reports beside the trial's own, as its newest process has left it."""
+    """A program that reports in addition to the trial's own, as its newest process has left it."""
 
     name: str
     host: str
@@ -94,7 +94,7 @@ class TrialRow:
     ranks: Annotated[tuple[RankRow, ...], Title("Ranks")]
     """The ranks that have recorded something in the newest attempt; empty if only the chief has."""
     writers: Annotated[tuple[WriterRow, ...], Title("Writers")] = ()
-    """The writers beside the ranks, by name."""
+    """The writers, which report in addition to the ranks, by name."""
     steps_completed: Annotated[int, Title("Steps", "steps")]
     """The highest step of any report that is not superseded."""
     num_attempts: Annotated[int, Title("Attempts", "attempts")]
@@ -159,7 +159,7 @@ class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to 
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False
     rank: Source = 0
-    """The rank that reported, or the name of the writer; the profiler's figures are those of its node."""
+    """The rank that reported, or the name of the writer; the profiler's figures belong to its node."""
 
     @classmethod
     def recorded(cls, trial_id: int, attempt: int, rank: Source, report: Report) -> Self:
@@ -257,7 +257,7 @@ class Outline:
     """The names and numbers of a trial's reports in all attempts, without their values."""
 
     groups: list[str]
-    """In the order of their first reports, the profiler's too."""
+    """The groups of metrics, in the order of their first reports; the profiler's, too."""
     ranks: Mapping[tuple[str, str], list[Source]]
     """The ranks, and behind them the writers, that have reported each metric, by its group and its name."""
     reporting_ranks: list[Source]
@@ -294,7 +294,7 @@ class ProfileSeriesRow:
 
 
 Ranks = Source | None
-"""The rank or the writer whose reports are asked for; "all" asks for those of all. None: for each metric and attempt,
+"""The rank or the writer whose reports are asked for; "all" asks for everybody's. None: for each metric and attempt,
 the lowest rank that has reported it, or else the first writer by name."""
 
 

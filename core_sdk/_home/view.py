@@ -75,7 +75,7 @@ class View(Protocol):
         """Yields all reports ordered by step, then by attempt, rank and time, and reads them page by page.
 
         `superseded=True` includes superseded reports, which are flagged. The profiler's groups must be asked for by
-        name; they are ordered by time, and without a `rank` they are those of all nodes.
+        name; they are ordered by time, and without a `rank` they come from all nodes.
         """
         page = self.report_page(trial_id, group, rank=rank, superseded=superseded)
         yield from page.reports
@@ -135,7 +135,7 @@ class View(Protocol):
         within: tuple[int, int] | None = None,
         rank: Source | None = None,
     ) -> Bins:
-        """Returns the visible points of a metric in bins of `width` steps. `within` is that of `buckets`."""
+        """Returns the visible points of a metric in bins of `width` steps. `within` is as in `buckets`."""
 
     def bucket_times(
         self,

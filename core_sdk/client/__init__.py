@@ -10,7 +10,7 @@
 
 The functions use the home of this process's environment (`CORE_SDK_HOME`); `Tracker(home)` uses any other home.
 Objects hold the state at the time of their look-up; `reload()` looks them up again. Reading needs no master. A call
-that changes a submitted experiment starts a master if none runs. Names and semantics are those of Determined's client.
+that changes a submitted experiment starts a master if none runs. Names and semantics come from Determined's client.
 A call of that client that has no meaning in a home raises `NoMasterError`, which says what to do instead. Arguments
 without a meaning here, such as `users`, do not exist, so that Python refuses them by name.
 """

@@ -24,7 +24,7 @@ class ComparedGroup:
     """The value of each name; None where the trials have none."""
     trial_ids: Sequence[int]
     best_trial_id: int | None
-    """None if no trial of the group has a finite value of the metric that decides."""
+    """The best trial; None if no trial of the group has a finite value of the metric that decides."""
     best_value: Metric | None
     metrics: Mapping[str, Aggregate]
     """The aggregates of the trials' last values, for each metric `group.name`."""
@@ -68,11 +68,11 @@ class Comparison:
     ) -> dict[str, list[Any]]:
         """Returns the curves of a metric, such as "validation.loss", as columns with a row for each point of a group.
 
-        `x` is "steps", "time" (since the start of each trial), "epochs" or another metric. The columns are those of
-        `group_by`, then the end of the point (steps_completed, time_s, epochs_completed, or the name of the metric
-        `x`), centre, low, high, num_trials (in that point), and join: "common" if the trials of the group are joined
-        at the x that they have in common, "bins" if they have few in common. Superseded reports, NaN and infinite
-        values are left out. Raises `NotRecordedError`.
+        `x` is "steps", "time" (since the start of each trial), "epochs" or another metric. The columns are the
+        names in `group_by`, then the end of the point (steps_completed, time_s, epochs_completed, or the name of the
+        metric `x`), centre, low, high, num_trials (in that point), and join: "common" if the trials of the group are
+        joined at the x that they have in common, "bins" if they have few in common. Superseded reports, NaN and
+        infinite values are left out. Raises `NotRecordedError`.
         """
         from core_sdk._analysis.charts.groups import read_group_curves
 
@@ -103,8 +103,8 @@ class Comparison:
     ) -> Picture:
         """Draws a chart for each metric, with a curve and a band for each group, which a notebook shows.
 
-        A metric may be named with its group or without it; "/loss$/" names those in which this regular expression has
-        a match. `x` is that of `curves_frame`. `centre` is "mean" or "median". `band` is "std" (the standard
+        A metric may be named with its group or without it; "/loss$/" names the metrics in which this regular expression
+        has a match. `x` is as in `curves_frame`. `centre` is "mean" or "median". `band` is "std" (the standard
         deviation), "sem" (the standard error), "range" (minimum to maximum) or "none". Raises `NotRecordedError` or
         `NothingToDrawError`.
         """

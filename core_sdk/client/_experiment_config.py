@@ -11,7 +11,7 @@ from core_sdk._home import Home, open_view
 
 
 def experiment_config(home: Home, experiment_id: int) -> dict[str, Any]:
-    """Returns the configuration of an experiment. The contract is that of `Experiment.config`."""
+    """Returns the configuration of an experiment. The contract is the same as of `Experiment.config`."""
     record = home.experiment(experiment_id).read()
     if record.is_submitted:
         submitted: dict[str, Any] = from_json(home.experiment(experiment_id).read_config())

@@ -35,7 +35,7 @@ def log_lines(
     wanted: Callable[[str], bool],
     rank_ids: Collection[int] | None,
 ) -> Iterator[str]:
-    """Returns the wanted lines of a trial's output. The contract is that of `Trial.iter_logs`."""
+    """Returns the wanted lines of a trial's output. The contract is the same as of `Trial.iter_logs`."""
     if head is not None and tail is not None:
         raise ValueError("head and tail exclude each other: give one of them")
     for name, count in (("head", head), ("tail", tail)):
@@ -61,7 +61,7 @@ def _text(line: bytes) -> str:
 
 
 def line_filter(search_text: str | None, min_level: LogLevel | None) -> Callable[[str], bool]:
-    """Returns a filter of lines by their text and level. The contract is that of `Trial.iter_logs`."""
+    """Returns a filter of lines by their text and level. The contract is the same as of `Trial.iter_logs`."""
     text = (search_text or "").casefold()
     wanted_levels = None if min_level is None else frozenset(_LEVELS[_LEVELS.index(LogLevel(min_level)) :])
 

@@ -32,7 +32,7 @@ logger = logging.getLogger("core_sdk.client")
 
 
 class Tracker:
-    """Reads a home, by default that of this process's environment. Nothing stays open between calls.
+    """Reads a home, by default the home of this process's environment. Nothing stays open between calls.
 
     A home that does not exist is empty. Raises `HomeTooNewError`.
     """
@@ -123,12 +123,12 @@ class Tracker:
             return Trial(self.home, index.trial(trial_id))
 
     def list_trials(self) -> list[Trial]:
-        """Lists all trials of the home by id. `Experiment.list_trials` lists those of one experiment in any order."""
+        """Lists all trials of the home by id. `Experiment.list_trials` lists one experiment's in any order."""
         with self.index() as index:
             return [Trial(self.home, row) for row in index.trials()]
 
     def list_checkpoints(self) -> list[Checkpoint]:
-        """Lists all checkpoints of the home that were not deleted, those of the newest trial first."""
+        """Lists all checkpoints of the home that were not deleted, the newest trial's first."""
         with self.index() as index:
             return [Checkpoint(self.home, row) for row in index.checkpoints() if row.state != "DELETED"]
 
@@ -138,7 +138,7 @@ class Tracker:
             return Checkpoint(self.home, index.checkpoint(uuid))
 
     def ui(self, port: int | None = None) -> Ui:
-        """Serves the web page of the home from a process beside this one, until `close()` or the end of this process.
+        """Serves the web page of the home from another process, until `close()` or the end of this process.
 
         A notebook shows the link. Raises `CoreSDKError`, for example for a `port` that is in use.
         """
@@ -218,8 +218,8 @@ class Tracker:
     ) -> Comparison:
         """Groups trials that have the same values, for example those that differ only in their seed.
 
-        The trials are those of `trial_ids`, or all of an `experiment` but archived ones. Each name of `group_by` is a
-        hyperparameter (nested ones with dots: "optimizer.lr"), "label", which stands for all labels of a trial, or
+        The trials are given by `trial_ids`, or are all of an `experiment` but archived ones. Each name of `group_by` is
+        a hyperparameter (nested ones with dots: "optimizer.lr"), "label", which stands for all labels of a trial, or
         another name of `core-sdk trial list`. `best` says which trial of a group is the best: "min.loss" or
         "max.accuracy". Without it the searcher's metric decides, or else the smallest value of the first metric.
 

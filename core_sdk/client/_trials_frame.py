@@ -13,7 +13,7 @@ from core_sdk.client._orders.checkpoints import searcher_metric
 
 
 def trials_frame(home: Home, experiment_ids: Iterable[int]) -> dict[str, list[Any]]:
-    """Returns columns of equal length with one row per trial. The contract is that of `Experiment.trials_frame`."""
+    """Returns columns of equal length with one row per trial, as `Experiment.trials_frame` says."""
     rows: list[dict[str, Any]] = []
     with open_view(home) as view:
         figures = view.figures()

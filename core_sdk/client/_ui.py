@@ -1,4 +1,4 @@
-"""The web page, served by a process beside this one."""
+"""The web page, served by another process than this one."""
 
 from __future__ import annotations
 

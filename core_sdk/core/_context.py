@@ -51,7 +51,7 @@ _INVALID_HP = f"{InvalidHP.__module__}.{InvalidHP.__qualname__}"
 
 
 class Service(Protocol):
-    """Something that works beside the script while the Context is open."""
+    """Something that works in the background while the Context is open."""
 
     def start(self) -> object: ...
 
@@ -237,8 +237,8 @@ class Context(OfOneProcess):
     def record_hparams(self, hparams: Any, *, update: bool = False) -> None:
         """Records hyperparameters that are only known after `init()`, unless the trial already has some.
 
-        With `update` they are added to those of the trial, and replace those of the same names, but for what a search
-        or a command line has chosen. A value that JSON cannot keep is recorded as text. Does nothing on ranks other
+        With `update` they are added to the trial's, and replace values of the same names, but for what a search or a
+        command line has chosen. A value that JSON cannot keep is recorded as text. Does nothing on ranks other
         than the chief.
         """
         if self.distributed.is_chief:
@@ -319,7 +319,7 @@ class _Ending:
     def is_good(self, error: BaseException | None) -> bool:
         """Returns whether a script that leaves the Context with `error` has ended well."""
         good_codes = (None, 0, TRY_AGAIN) if self._preempt.is_acknowledged else (None, 0)
-        # A generator that holds the Context was closed, by whoever needs no more of it.
+        # A generator that holds the Context was closed, because nobody needs more of it.
         return error is None or isinstance(error, GeneratorExit) or _exits_with(error, good_codes)
 
     def note_close(self) -> None:

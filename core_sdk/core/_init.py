@@ -106,17 +106,17 @@ def init(
     - `trial_name`: the name of the trial, which need not be the only one of this name. `core-sdk run --trial-name` has
       precedence. Default: a generated one, such as "calm-otter-12".
     - `hparams`: the trial's hyperparameters, for lists and charts: a mapping, or an object with fields (the namespace
-      of argparse, a dataclass, an object of attrs, pydantic or OmegaConf). They replace those of `core-sdk run
-      --hparam` that have the same names, with a warning; in a trial of a search they only add to what the search has
-      chosen. What JSON cannot keep is recorded as text, with a warning.
-    - `labels`: words to find the trial by, and its experiment. They add to those of `core-sdk run --label`.
+      of argparse, a dataclass, an object of attrs, pydantic or OmegaConf). They replace values of `core-sdk
+      run --hparam` that have the same names, with a warning; in a trial of a search they only add to what the search
+      has chosen. What JSON cannot keep is recorded as text, with a warning.
+    - `labels`: words to find the trial by, and its experiment. They add to the labels of `core-sdk run --label`.
     - `notes`: what people should know of the trial, in Markdown. `core-sdk run --notes` has precedence.
     - `description`: of the experiment.
     - `data`: anything that JSON can keep, for `core_context.info.user_data`.
     - `max_length`: how long to train, for `searcher.operations()`: a number, or `{"epochs": 20}` with `batches`,
       `records` or `epochs`. Default: no length; a search brings its own.
-    - `seed`: the trial's seed, from 0 to 2147483647, for `core_context.info.trial.trial_seed`. That of a search, or of
-      `core-sdk run --seed`, has precedence. `init()` seeds no generators. Default: a random number.
+    - `seed`: the trial's seed, from 0 to 2147483647, for `core_context.info.trial.trial_seed`. The seed of a search, or
+      of `core-sdk run --seed`, has precedence. `init()` seeds no generators. Default: a random number.
     - `deadline`: when `should_preempt()` becomes true: seconds from now, a `timedelta` from now, or a `datetime`.
       Default: never.
     - `stop_notices`: the clouds ("gce", "ec2") whose metadata servers are asked whether the machine is about to end,
@@ -126,8 +126,8 @@ def init(
     - `steps_completed`: for a script that goes on by files of its own, the step at which they were written. In a trial
       that was begun before, reports up to this step stay visible, and `core_context.info` names no checkpoint. Default:
       the step of the newest checkpoint.
-    - `writer`: a name under which this process only reports about a trial, beside the trial's own program, whether that
-      runs, is paused or has ended. Many processes may, each under another name. It makes no attempt, and reads
+    - `writer`: a name under which this process only reports about a trial, next to the trial's own program, whether
+      that runs, is paused or has ended. Many processes may, each under another name. It makes no attempt, and reads
       checkpoints but stores none; `train` says what its reports count as. Pausing the trial does not stop it, signals
       and `deadline` do. Default: the variable CORE_SDK_WRITER, else none.
     - `trial`: the id or the name of the trial that a writer reports about. Default: the variable CORE_SDK_TRIAL, else

@@ -26,8 +26,8 @@ class Logger(OfOneProcess):
 
         If there is none, the logger begins one by `init()`, with the `arguments` given here, and closes it with itself.
         Then only rank 0 has a Context: where a launcher has started several ranks, any of them may make a logger, and
-        those of the others do nothing. A Context of all ranks is begun by `init(distributed=…)`; with `all_ranks` each
-        of them reports.
+        the loggers of the others do nothing. A Context of all ranks is begun by `init(distributed=…)`; with `all_ranks`
+        each of them reports.
 
         Raises `TypeError` for arguments of `init()` while a Context is open, and `RuntimeError` if several are open.
         """
@@ -60,7 +60,7 @@ class Logger(OfOneProcess):
         keep their names. Without a slash it is "training". In "training" and "validation" are only numbers: a text is
         kept in the group "text", under its whole name. Each group is a report, with the values and the errors of
         `report_metrics`. Further metrics of the step may be logged by later calls. Of a metric that is logged again at
-        a step, the first value counts. If a report is refused, those of the groups before it are kept. Raises
+        a step, the first value counts. If a report is refused, the reports of the groups before it are kept. Raises
         `ValueError` for two names of the same metric.
         """
         if not self._reports or self._context is None:

@@ -1,4 +1,4 @@
-"""Notices an attempt that trains on beside the checkpoint from which it goes on, or that counts its steps anew."""
+"""Notices an attempt that does not load the checkpoint from which it goes on, or that counts its steps again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Resumption:
             )
         elif steps_completed < resumed + is_training:
             self._warn(
-                "steps are counted anew",
+                "the steps have gone back",
                 f"this attempt went on from the checkpoint of step {resumed}, and reports step {steps_completed} of "
                 f"{group!r} again, which replaces what was reported there. After a resume, enumerate() counts the rest "
                 "of an epoch from 0: count by `loader.batches` of loop.resumable(), or keep the counter in the "

@@ -49,7 +49,7 @@ VALIDATION = "validation"
 _NUMERIC_GROUPS = (TRAINING, VALIDATION)
 _JSON_TYPES = (bool, str, list, tuple, Mapping, type(None), Media)
 
-# Names that scripts report beside the metric proper, to say how far they are.
+# Names that scripts report with the metric proper, to say how far they are.
 _TIME_METRICS = frozenset({"batches", "epoch", "epochs", "records"})
 
 

@@ -1,4 +1,4 @@
-"""An attempt that counts its steps anew, or trains on beside its checkpoint, is warned of; nobody else is."""
+"""An attempt that counts its steps again, or does not load its checkpoint, is warned of; nobody else is."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _STARTED = AttemptStarted(
     latest_checkpoint="of-15",
     resumed_steps=15,
 )
-_ANEW = "steps are counted anew: this attempt went on from the checkpoint of step 15, and reports step"
+_GONE_BACK = "the steps have gone back: this attempt went on from the checkpoint of step 15, and reports step"
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ _ANEW = "steps are counted anew: this attempt went on from the checkpoint of ste
     [
         (True, [("setup", 0), ("validation", 15), ("training", 16)], None),
         (True, [("training", 16), ("training", 11)], None),  # it has gone on
-        (True, [("setup", 0), ("validation", 15), ("training", 11), ("training", 12)], f"{_ANEW} 11"),
-        (True, [("training", 15)], f"{_ANEW} 15"),
-        (True, [("validation", 5)], f"{_ANEW} 5"),
+        (True, [("setup", 0), ("validation", 15), ("training", 11), ("training", 12)], f"{_GONE_BACK} 11"),
+        (True, [("training", 15)], f"{_GONE_BACK} 15"),
+        (True, [("validation", 5)], f"{_GONE_BACK} 5"),
         (False, [("setup", 0)], None),
         (
             False,
@@ -89,7 +89,7 @@ def test_only_a_report_that_no_resume_makes_is_warned_of(
     assert {alert.level for alert in alerts} <= {"warn"}
 
 
-@pytest.mark.parametrize(("kind", "warning"), [("counts batches", None), ("enumerates", f"{_ANEW} 11")])
+@pytest.mark.parametrize(("kind", "warning"), [("counts batches", None), ("enumerates", f"{_GONE_BACK} 11")])
 def test_a_resume_that_is_none_is_warned_of_at_once(
     home: Home,
     tmp_path: Path,

@@ -255,8 +255,8 @@ def test_what_only_the_trials_own_program_may_tell_is_left_out(
         assert (trial.progress, trial.status, trial.metadata) == (None, "", None)
         assert [alert.title for alert in view.alerts(1)] == ["no answers"]
     assert [record.message for record in caplog.records if "told what is not recorded" in record.message] == [
-        "writer 'evaluator' told what is not recorded: status, progress, metadata and an early exit are those of the "
-        "trial's own program (said once)"
+        "writer 'evaluator' told what is not recorded: only the trial's own program records status, "
+        "progress, metadata and an early exit (said once)"
     ]
 
 

@@ -571,7 +571,7 @@ reproducibility: {{experiment_seed: 3}}
 
 @pytest.mark.parametrize("programs", ["local"], indirect=True)
 def test_a_program_of_a_job_that_has_stored_nothing_stops_with_status_75(trainings: Programs) -> None:
-    """A stopped job without a checkpoint exits with status 75 to be started again, and says that it begins anew."""
+    """A stopped job without a checkpoint exits with status 75, and says that the next start begins from nothing."""
     program = trainings.start("""
         def function():
             for step in range(1000):
@@ -588,5 +588,5 @@ def test_a_program_of_a_job_that_has_stored_nothing_stops_with_status_75(trainin
     code, _, errors = program.wait()
 
     assert code == 75, errors
-    assert "in a report without a checkpoint: a resume begins anew" in errors
+    assert "in a report without a checkpoint: a resume begins from nothing" in errors
     assert client.get_trial(1).state.name == "PAUSED"

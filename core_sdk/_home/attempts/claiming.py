@@ -53,7 +53,7 @@ class Attempt:
     starter: tuple[int, int] | None = None
     """The trial and the attempt whose program trains this one too, after its own; None if there is none."""
     writer: str = ""
-    """The name under which this process only reports about the attempt, beside the trial's own program."""
+    """The name under which this process only reports about the attempt, next to the trial's own program."""
 
     def give_back(self, error: BaseException) -> None:
         """Ends an attempt that not all ranks have joined. A trial that was made for it is removed."""

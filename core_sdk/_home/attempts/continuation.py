@@ -31,7 +31,7 @@ class SkippedCheckpoint:
 @dataclass(frozen=True)
 class Continuation:
     checkpoint: CheckpointStored | None
-    """None if there is none that can be read."""
+    """None if no checkpoint can be read."""
     steps_completed: int
     """The trial's steps at this checkpoint: 0 for a checkpoint of another trial."""
     skipped: tuple[SkippedCheckpoint, ...]
@@ -106,7 +106,7 @@ def find_checkpoint(home: Home, folder: TrialFolder, storage_id: str) -> Checkpo
 def find_recorded(home: Home, folder: TrialFolder, storage_id: str) -> RecordedCheckpoint | None:
     """Returns the checkpoint as the home's records have it, or None if it was deleted.
 
-    Searches all trials, that of `folder` first: the record of a continued trial has only the checkpoint's id.
+    Searches all trials, first the trial of `folder`: the record of a continued trial has only the checkpoint's id.
     """
     others = (TrialFolder(home.root, trial_id) for trial_id in reversed(home.trial_ids()))
     for each in itertools.chain([folder], others):
@@ -144,12 +144,12 @@ def what_resume_does(folder: TrialFolder) -> str:
     if has_checkpoint(folder):
         return f"{resume} goes on with it"
     if has_reports(folder, max(folder.attempts())):
-        return f"it has no checkpoint, so that {resume} begins anew and hides what it has reported"
+        return f"it has no checkpoint, so that {resume} begins from nothing and hides what it has reported"
     return f"{resume} starts it again"
 
 
 def what_is_hidden(folder: TrialFolder, attempt: int) -> str:
-    """Says that the reports of `attempt` are superseded when the trial begins anew; empty if it has no reports."""
+    """Says that the reports of `attempt` are superseded when the trial begins from nothing; empty if it has none."""
     if not has_reports(folder, attempt):
         return ""
     shown = f"`core-sdk trial metrics {folder.trial_id} --superseded` still shows it"

@@ -39,7 +39,7 @@ def record_end(folder: TrialFolder, code: int, reason: str = "") -> list[str]:
     """
     problems = []
     try:
-        # A launcher that starts its ranks anew begins further attempts: the status is that of the last one.
+        # A launcher that starts its ranks again begins further attempts: the last one's status counts.
         attempt = max(folder.attempts())
         if not reason and (told := folder.read_exit(attempt)) is not None:  # by a launcher
             reason = told.reason
@@ -59,7 +59,7 @@ def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
     `code` is its exit status, if that is known; otherwise the recorded one counts. Only the status is known if the
     script did not use Core SDK, or was killed.
     """
-    # A launcher that starts its ranks anew begins further attempts.
+    # A launcher that starts its ranks again begins further attempts.
     attempt = max(folder.attempts())
     recorded = None
     with contextlib.suppress(RecordDamagedError):

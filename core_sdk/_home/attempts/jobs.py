@@ -58,7 +58,7 @@ def trial_of_job(
                 f"within {lease_s:g} s. End that attempt, or give each training a CORE_SDK_JOB_ID of its own."
             )
         logger.warning(
-            "attempt %d of trial %d still holds its lock after %g s. The scheduler has started the job anew, so the "
+            "attempt %d of trial %d still holds its lock after %g s. The scheduler has started the job again, so the "
             "trial goes on; what that attempt might still report is superseded",
             attempt,
             folder.trial_id,
@@ -113,7 +113,7 @@ def _update(home: Home, name: str, note_after: Callable[[JobRecord | None], JobR
         # What cannot be read either was reported by `trial_of_job`.
         with contextlib.suppress(OSError, RecordDamagedError):
             home.read_job(name)
-            logger.warning("if the scheduler starts the job anew, that begins a new trial: %s", error)
+            logger.warning("if the scheduler starts the job again, that begins a new trial: %s", error)
 
 
 def _undamaged(home: Home, name: str) -> JobRecord | None:

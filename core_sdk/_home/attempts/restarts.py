@@ -38,7 +38,7 @@ class _Note(msgspec.Struct):
 
     home: str
     trial_id: int | None
-    """None if their script begins several: the next start cannot tell which of them to go on with."""
+    """The trial; None if the script begins several, of which the next start cannot tell which one to go on with."""
     pid: int
     parent_pid: int
     """A rank has the same parent as its successor; processes that a rank starts have another."""
@@ -65,7 +65,7 @@ def note_trial_of_launch(folder: TrialFolder, attempt: int, *, is_home_shared: b
     try:
         write_atomically(directory / _NAME, msgspec.json.encode(note))
     except OSError as error:
-        logger.warning("if the launcher starts the ranks anew, they begin a new trial: %s", error)
+        logger.warning("if the launcher starts the ranks again, they begin a new trial: %s", error)
 
 
 def check_home(root: Path, info: ClusterInfo | None) -> None:
@@ -131,7 +131,7 @@ def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None, *, has
         return _trial_of_torchrun(home, info) if num_restarts() else None
     if (trial_id := trial_of_job(home, job(), main_script())) is None and num_restarts():
         logger.warning(
-            "torchrun has started the ranks anew, and nothing tells which trial they were: a new one begins. To go on "
+            "torchrun has started the ranks again, and nothing tells which trial they were: a new one begins. To go on "
             "with the same one, start them with `core-sdk run -- torchrun …`, or `python -m launch.torch_distributed`"
         )
     return trial_id

@@ -65,7 +65,7 @@ class AttemptStart:
     """The checkpoint from which the attempt goes on; None for a trial that begins."""
     is_new_trial: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables, which take precedence over those of the command."""
+    """Environment variables, which take precedence over the command's own."""
     default_variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that neither the command nor the agent's environment sets."""
     ticket: Ticket | None = None
@@ -218,8 +218,8 @@ def resume(
     """Begins the trial's next attempt, from its newest good checkpoint, with its recorded command.
 
     `argv` replaces the command from now on; `is_again` allows a trial that is completed; with `is_here` this program
-    executes the attempt itself, and the command is not needed. Without `config`, the configuration is that of the last
-    attempt; without `slots`, there are as many as before.
+    executes the attempt itself, and the command is not needed. Without `config`, the last attempt's configuration is
+    used; without `slots`, there are as many as before.
 
     Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or `CommandError`.
     """
@@ -236,9 +236,9 @@ def resume(
         if continuation.checkpoint is None and continuation.skipped:
             raise NothingToResumeError(
                 folder.trial_id,
-                f"none of its checkpoints can be read ({_told(continuation)}), and to begin anew would hide all that "
-                "it has reported. Mend the storage, or delete them with `core-sdk checkpoint delete`: it then begins "
-                "anew",
+                f"none of its checkpoints can be read ({_told(continuation)}), and to begin from nothing would hide "
+                "all that it has reported. Mend the storage, or delete them with `core-sdk checkpoint delete`: it then "
+                "begins from nothing",
             )
         if argv and command is not None:
             folder.write_command(command)

@@ -81,8 +81,8 @@ def delete_files(
 ) -> dict[str, int]:
     """Deletes the files that `globs` match, like `Storage.delete`, and returns the sizes of the remaining files.
 
-    If no file remains, the checkpoint is deleted. Raises the errors of `delete_checkpoint`, and those of reading the
-    checkpoint.
+    If no file remains, the checkpoint is deleted. Raises the errors of `delete_checkpoint`, and the errors of
+    reading the checkpoint.
     """
     _check_unprotected(folder, storage_id, read_references(Home(folder.home_root)), is_forced)
     with (

@@ -23,9 +23,9 @@ What keeps this safe:
 - A launcher that restarts ranks does not take that claim. If it chooses a checkpoint just when it is deleted, that
   attempt fails to restore it, and the next start chooses another one: at least one good checkpoint always stays. The
   same holds for a new trial that begins with another trial's checkpoint, until its run info is written.
-- Whoever reads a checkpoint holds a lock on its manifest, or a lease in its bucket. The collector holds that lock alone
+- A reader of a checkpoint holds a lock on its manifest, or a lease in its bucket. The collector holds that lock alone
   while it deletes, so that one of the two is refused: also where the reader belongs to another home.
-- A pin and a deletion are recorded under one lock, that of the trial's changes. The second of the two is refused.
+- A pin and a deletion are recorded under one lock, the lock of the trial's changes. The second of the two is refused.
 - Registering a version of a model and deleting a checkpoint need the same lock, `models/models.lock`.
 - In a storage that cannot be reached, nothing is condemned. Records that are damaged, or that a full disk refused,
   might have been a pin or a validation, so nothing of such a trial is deleted.
@@ -84,7 +84,7 @@ class Request:
     with_inherited: bool = False
     """Whether checkpoints that may belong to another home count as this home's, because the other home is gone."""
     storages: Collection[str] = ()
-    """The URLs of storages from which the remains of dead processes are removed, beside those that are looked into."""
+    """The URLs of further storages from which the remains of dead processes are removed."""
 
 
 @dataclass(frozen=True)

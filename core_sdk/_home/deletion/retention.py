@@ -7,7 +7,7 @@ policy:
 
 - "Best" needs a value of the searcher's metric at exactly the checkpoint's `steps_completed`, reported by the attempt
   that stored it: another attempt at the same step measured other weights. NaN is never best. Of equal values the newer
-  checkpoint is better; between trials, that of the newer trial.
+  checkpoint is better; between trials, the newer trial's checkpoint is.
 - "Latest" is ranked within each trial, validated or not.
 - "First" is ranked by the order in which checkpoints were stored.
 - A superseded checkpoint (a later attempt resumed from an earlier step) takes part in no ranking.
@@ -177,7 +177,7 @@ def _best_first(candidates: Sequence[Candidate], metric: SearcherMetric) -> list
         return candidate.validation[metric.name]
 
     known = [candidate for candidate in reversed(candidates) if not math.isnan(value(candidate))]
-    # The sort is stable in either direction, so that of equal values the newer one stays first.
+    # The sort is stable in either direction, so the newer one of equal values stays first.
     return sorted(known, key=value, reverse=not metric.smaller_is_better)
 
 

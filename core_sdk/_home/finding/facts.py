@@ -2,8 +2,8 @@
 
 `trial.state`, `hparams.model.layers` and `metrics.validation.loss` are qualified names, which mean the same everywhere:
 in conditions, orders, columns, groups, CSV and on the page. A metric means its last value; `min.` and `max.` before it
-mean its extremes, `last.` the same as nothing. A metric without its group is that of "validation", else of "training",
-else of any other group.
+mean its extremes, `last.` the same as nothing. A metric without its group is looked up in "validation", then in
+"training", then in the other groups.
 
 The namespace can be left out where only one thing can be meant: `state`, `model.layers`, `loss`. `problem_with` says
 of a name that it means nothing in any of the trials, or more than one thing. Only the trial's own seed is always
@@ -40,7 +40,7 @@ _TRIAL: Mapping[str, Callable[[TrialRow], Any]] = {
     "end_time": attrgetter("ended"),
     "duration": lambda row: (row.ended or time.time()) - row.created,
 }
-"""What can be asked of a trial beside its hyperparameters and metrics. Times are in seconds since the Unix epoch, a
+"""What can be asked of a trial besides its hyperparameters and metrics. Times are in seconds since the Unix epoch, a
 duration in seconds."""
 
 SHORT_NAMES = _TRIAL.keys() - {"seed"}
@@ -90,7 +90,7 @@ def read_facts(view: View, rows: Sequence[TrialRow]) -> list[Facts]:
 
 
 def facts(row: TrialRow, figures: Mapping[str, Mapping[str, Figures]]) -> Facts:
-    """Returns the facts of a trial. `figures` are those of its metrics, by group and metric."""
+    """Returns the facts of a trial. `figures` has the figures of its metrics, by group and metric."""
     in_order = {group: figures[group] for group in _groups(figures)}
     metrics = {group: {name: found.last for name, found in of_group.items()} for group, of_group in in_order.items()}
     return Facts(row, flat_hparams(row.hparams), in_order, metrics)

@@ -1,7 +1,7 @@
 """Groups of trials that have the same values, and what is typical of each group.
 
-Pure functions of values. A name is one of those of `facts`: a hyperparameter, `label`, which stands for all labels of a
-trial, or any other value.
+Pure functions of values. A name is one of the names in `facts`: a hyperparameter, `label`, which stands for all labels
+of a trial, or any other value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from core_sdk._ground.records import Metric, SearcherMetric, strict_json
 from core_sdk._home.finding.facts import Facts, differing_first, titles
 
 OTHER_NAMES = ("label", "experiment", "state")
-"""What trials can be grouped by, beside their hyperparameters."""
+"""What trials can be grouped by, besides their hyperparameters."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def best_of(members: Iterable[Facts], ranking: Ranking | None) -> GroupBest | No
 
 
 def default_ranking(found: Sequence[Facts], recorded: Iterable[SearcherMetric | None]) -> Ranking | None:
-    """Returns the `recorded_ranking`, or else that of the smallest value of the first metric, validation first."""
+    """Returns the `recorded_ranking`, or else ranks by the smallest value of the first metric, validation first."""
     if (ranking := recorded_ranking(recorded)) is not None:
         return ranking
     metrics = metric_names(found)
@@ -150,7 +150,7 @@ def recorded_ranking(recorded: Iterable[SearcherMetric | None]) -> Ranking | Non
 
 
 def metric_names(found: Iterable[Facts]) -> list[str]:
-    """Returns the metrics of the trials as "group.name", those of the validation first, then those of the training.
+    """Returns the metrics of the trials as "group.name": validation metrics first, then training metrics.
 
     Of a group, those come first that most trials have.
     """
@@ -160,7 +160,7 @@ def metric_names(found: Iterable[Facts]) -> list[str]:
 
 
 def is_named(metric: str, names: Iterable[str]) -> bool:
-    """Returns whether one of the names is that of the metric "group.name", with its group or without it.
+    """Returns whether one of the names means the metric "group.name", with its group or without it.
 
     A name between slashes is a regular expression, which has a match in the metric: "/^training.*loss$/". Raises
     `ValueError` if it is none.

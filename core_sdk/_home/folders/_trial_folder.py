@@ -43,7 +43,7 @@ class TrialFolder:
     """The folder of a trial, which may not exist."""
 
     def __init__(self, home_root: Path, trial_id: int, node: int = 0) -> None:
-        """`node` is the number of a node among those of an attempt. Each one beside the first has a folder of its own.
+        """`node` is the number of a node in an attempt. Each node but the first has a folder of its own.
 
         It holds what the node's agent keeps of an attempt. All other files of the trial lie in the trial's folder.
         """
@@ -75,7 +75,7 @@ class TrialFolder:
 
     @property
     def sources_path(self) -> Path:
-        """Where the sources of a variation are kept, to be compared with those of its parent."""
+        """The archive of a variation's sources, which is compared with its parent's."""
         return self.path / "sources.tar.gz"
 
     @property
@@ -120,7 +120,7 @@ class TrialFolder:
         return next((n for n in reversed(self.attempts()) if self.journal_path(n).exists()), 0)
 
     def other_journals(self) -> list[tuple[int, Source]]:
-        """Returns the attempt and the keeper of each journal beside those of rank 0: ranks first, then writers."""
+        """Returns the attempt and the keeper of each journal that is not rank 0's: ranks first, then writers."""
         found = (_OF_OTHER.fullmatch(entry.name) for entry in os.scandir(self.path))
         keys = ((int(match[1]), match[3] or int(match[2])) for match in found if match)
         return sorted(keys, key=lambda key: (key[0], in_order(key[1])))

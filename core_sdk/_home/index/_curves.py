@@ -166,7 +166,7 @@ class _Cell(NamedTuple):
 
     @property
     def mean(self) -> float | None:
-        """None if no value counts, or if there are infinities of both signs."""
+        """The mean of the values; None if no value counts, or if there are infinities of both signs."""
         mean = self.total / self.num_values if self.num_values else math.nan
         return None if math.isnan(mean) else mean
 

@@ -87,7 +87,7 @@ class Index(View):
 
     @classmethod
     def rebuild(cls, home: Home) -> RefreshResult:
-        """Deletes the database and builds it anew. Raises `HomeNotWritableError`."""
+        """Deletes the database and builds it again. Raises `HomeNotWritableError`."""
         with cls(home) as index:
             if home.root.is_dir():
                 try:
@@ -270,7 +270,7 @@ class Index(View):
         except _MAY_BE_DAMAGE as error:
             if not is_damage(error):
                 raise
-            raise RecordDamagedError(self.home.database, f"{error}; `core-sdk index rebuild` makes it anew") from error
+            raise RecordDamagedError(self.home.database, f"{error}; `core-sdk index rebuild` makes it again") from error
 
     def _experiments(self, where: Where) -> list[ExperimentRow]:
         is_running = self._is_running(_trials.in_experiments(where))

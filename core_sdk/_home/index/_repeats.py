@@ -30,7 +30,7 @@ def insert_later(
 ) -> None:
     """Inserts points that were reported after all that the series has, and hides what they repeat.
 
-    `points` are in order; `has_ties` says whether some of them have the same step. What a report holds beside numbers
+    `points` are in order; `has_ties` says whether some of them have the same step. What a report holds besides numbers
     is repeated as a whole, by what a later report of the same metric holds. A line of the journal that was copied is
     repeated by its copy, and so counts once.
     """
@@ -45,7 +45,7 @@ def insert_later(
 
 
 def _common_steps(connection: sqlite3.Connection, series_id: int, steps: array[int]) -> set[int]:
-    """Returns those of the steps, which rise, at which the series has points."""
+    """Returns the steps at which the series has points. `steps` rise."""
     return set(steps).intersection(read_steps(connection, series_id, steps[0], steps[-1])) if steps else set()
 
 

@@ -54,7 +54,7 @@ class _Reports(NamedTuple):
     is_superseded: Sequence[bool]
     numbers: Sequence[dict[str, Any]]
     beside: Sequence[str | None] = ()
-    """The parts of each report beside its numbers, as `to_beside` has kept them; empty if no report has any."""
+    """The parts of each report besides its numbers, as `to_beside` has kept them; empty if no report has any."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def read_page(connection: sqlite3.Connection, of: ReportsOf, after: int | None) 
 
 
 def read_media(connection: sqlite3.Connection, of: ReportsOf) -> list[MediaRow]:
-    """Reads what reports hold beside numbers, and only where it names a file."""
+    """Reads what reports hold besides numbers, and only where it names a file."""
     where = of.where()
     visible = "TRUE" if of.with_superseded else IS_VISIBLE
     query = f"""SELECT attempt.attempt, attempt.rank, series.group_name, NOT ({IS_VISIBLE}), block.count,
@@ -173,7 +173,7 @@ def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_PageSeries
 
 
 def _reports_together(all_series: Sequence[_PageSeries]) -> _Reports | None:
-    """Returns the reports if each of them has all metrics and nothing beside them, otherwise None."""
+    """Returns the reports if each of them has all metrics and nothing else, otherwise None."""
     first = all_series[0]
     if any(one.name == "" or one[1:5] != first[1:5] for one in all_series):
         return None

@@ -128,7 +128,7 @@ def _write(connection: sqlite3.Connection, trial_id: int, record: TrialRecord, n
 
 
 def _journals(folder: TrialFolder, numbers: list[int]) -> list[_JournalKey]:
-    # The journal of another rank or of a writer counts only beside the chief's journal of the same attempt.
+    # The journal of another rank or of a writer counts only if the attempt has the chief's journal, too.
     keys: list[_JournalKey] = [(0, 0)] if folder.changes_path.exists() else []
     keys += [(number, 0) for number in numbers]
     return keys + [key for key in folder.other_journals() if key[0] in numbers]
@@ -197,7 +197,7 @@ def _read_environment(folder: TrialFolder, number: int) -> dict[str, Any]:
 def _show_lowest_ranks(connection: sqlite3.Connection, trial_id: int) -> None:
     """Sets which series of ranks other than 0, and of writers, are shown: those that no lower rank of the attempt has.
 
-    A series of the parts beside metrics is shown only if no lower rank has reported in its group.
+    A series of parts that are no metrics is shown only if no lower rank has reported in its group.
     """
     connection.execute(
         """UPDATE series SET is_shown = NOT EXISTS (
@@ -214,7 +214,7 @@ def _show_lowest_ranks(connection: sqlite3.Connection, trial_id: int) -> None:
 def _supersede(connection: sqlite3.Connection, trial_id: int) -> None:
     """Hides what later attempts have superseded. All ranks of an attempt resume from the same checkpoint.
 
-    A writer's reports are those of the attempt of which they tell.
+    A writer's reports belong to the attempt that they tell of.
     """
     rows = connection.execute(_SELECT_ATTEMPTS, (trial_id,)).fetchall()
     kept = kept_until({row["attempt"]: row["resumed_steps"] for row in rows if row["attempt"] and not row["rank"]})

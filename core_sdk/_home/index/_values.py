@@ -37,7 +37,7 @@ class Beside(msgspec.Struct):
 
 
 def to_beside(report: Report) -> str | None:
-    """Returns as JSON what is kept of a report beside its points, or None.
+    """Returns as JSON what is kept of a report besides its points, or None.
 
     Raises `ValueError` for a value that could not be read back.
     """

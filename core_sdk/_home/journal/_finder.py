@@ -15,7 +15,7 @@ from core_sdk._home.journal._line import decode_bad_line, decode_line, is_intact
 _BLOCK_BYTES = 8 << 20
 
 _KINDS = "|".join(kind.__struct_config__.tag for kind in typing.get_args(Record) if kind is not Report)
-# A line of another form may be damaged, so that it no longer contains the text. Most lines are those of training.
+# A line of another form may be damaged, so that it no longer contains the text. Most lines are reports of training.
 _STRANGE = re.compile(
     rb'\n(?=.)(?![0-9a-f]{8} \{"type":"(?:report","time":[^,]+,"group":"training|%b)",)' % _KINDS.encode()
 )

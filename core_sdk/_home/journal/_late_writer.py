@@ -1,4 +1,4 @@
-"""Journals beside that of the attempt: their files are made when the first record comes."""
+"""Journals besides the attempt's own: their files are made when the first record comes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class LateWriter:
 
 
 class JournalBeside(Journal):
-    """A journal on whose records nothing depends: it may drop them where that of the attempt would raise."""
+    """A journal on whose records nothing depends: it may drop them where the attempt's journal would raise."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -42,7 +42,7 @@ class RankJournal(JournalBeside):
     def append_under_lock(self, record: Record) -> None:
         self.check_open()
         if isinstance(record, _OF_CHIEF):
-            self._warn_once("told what is not recorded: status, metadata, alerts and an early exit are those of rank 0")
+            self._warn_once("told what is not recorded: only rank 0 records status, metadata, alerts and an early exit")
         elif not isinstance(record, _KEPT):
             return
         elif not self._is_kept:

@@ -43,8 +43,8 @@ class JournalWriter(Journal):
     `append` raises `JournalError`.
 
     A script may close our descriptor, and somebody may move or remove the file. So once a second the writer looks
-    whether its descriptor is still that of the file at its path. It opens one again that was closed, and counts as
-    dropped what was written since the last look if that is not there.
+    whether its descriptor still belongs to the file at its path. It opens a closed one again, and counts as dropped
+    what was written since the last look and is not there.
     """
 
     def __init__(self, path: Path, *, is_continued: bool = False, fsync_interval_s: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-"""The journal of a writer: a program that reports about a trial beside the trial's own ranks."""
+"""The journal of a writer: a program that reports about a trial next to the trial's own ranks."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class WritersJournal(JournalBeside):
         elif not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "writer %r told what is not recorded: status, progress, metadata and an early exit are those of the "
-                "trial's own program (said once)",
+                "writer %r told what is not recorded: only the trial's own program records status, "
+                "progress, metadata and an early exit (said once)",
                 self._name,
             )
 

@@ -1,4 +1,4 @@
-"""Picks the output of single ranks out of that of a launcher, in which each line begins with `[rank=N] `."""
+"""Picks the output of single ranks out of a launcher's output, in which each line begins with `[rank=N] `."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _UNFINISHED_PREFIX = re.compile(rb"\[rank=\d*\]?")
 class RankFilter:
     """Takes the output of one attempt, in any chunks, and returns the lines of the chosen ranks.
 
-    The lines of one rank come without their prefixes, those of several with them. If no launcher wrote the output
-    (`is_launched`), all lines belong to rank 0. Lines of the launcher itself belong to no rank.
+    The lines of one rank come without their prefixes, the lines of several ranks with them. If no launcher wrote the
+    output (`is_launched`), all lines belong to rank 0. Lines of the launcher itself belong to no rank.
     """
 
     def __init__(self, ranks: Collection[int], *, is_launched: bool) -> None:

@@ -24,7 +24,7 @@ class LogChunk(NamedTuple):
 class LogReader:
     """Reads the output of the attempts one after the other, as raw bytes. Each call goes on where the last one stopped.
 
-    It reads all attempts, or only `attempt`; all output, or only that of these `ranks`.
+    It reads all attempts, or only `attempt`; all output, or only the output of these `ranks`.
     """
 
     def __init__(self, home: Home, trial_id: int, *, attempt: int | None = None, ranks: Collection[int] = ()) -> None:

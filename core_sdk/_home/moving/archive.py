@@ -38,7 +38,7 @@ def export_trials(home: Home, trial_ids: Sequence[int], path: Path) -> None:
                 _add_experiment(archive, home, experiment_id)
             for folder in folders:
                 _add_trial(archive, home, folder)
-            # The last file, without which the archive was cut off: that of a tar archive is not noticed.
+            # The last file, without which the archive was cut off: tar itself does not notice that.
             archive.add(home.root / "home.json", "home.json")
         unfinished.rename(path)
     finally:

@@ -1,6 +1,6 @@
 """Takes the trials of another home into this one, under new ids. The other home is only read.
 
-A trial's folder is copied as it is, and only what names its id is written anew. A trial is known again by the id that
+A trial's folder is copied as it is, and only what names its id is written again. A trial is known again by the id that
 it had first, the time at which it was made, and its seed, so that nothing comes twice. Each trial is made aside and
 then renamed into its place: whatever is killed, both homes are sound, and the next merge takes what is missing.
 """
@@ -26,7 +26,7 @@ from core_sdk._home.storage import DirectoryStorage
 from core_sdk._home.storages import path_inside
 from core_sdk.errors import CheckpointNotFoundError, CoreSDKError, RecordDamagedError, TrialNotFoundError
 
-# These belong to running processes, or are written anew.
+# These belong to running processes, or are written again.
 NOT_COPIED = ("*.alive", "*.supervised", "*.stop", "*.lock", "*.callbacks", "*.tmp")
 _WRITTEN_ANEW = ("*.run.json", "trial.json", "command.json")
 

@@ -70,7 +70,7 @@ def is_of_writer(name: str) -> bool:
 
 
 def files_of(root: Path, trial_id: int) -> list[str]:
-    """Returns the names of a trial's files in a spool or home, without those of its copy of the code."""
+    """Returns the names of a trial's files in a spool or home, without its copy of the code."""
     folder = root / "runs" / str(trial_id)
     paths = [*folder.glob("*"), *folder.glob("tensorboard/**/*")]
     return sorted(path.relative_to(root).as_posix() for path in paths if path.is_file())

@@ -37,12 +37,12 @@ def completed(storage_id: str, union: ShardUnion, metadata: Mapping[str, Any]) -
 
 
 def selected(names: Iterable[str], selector: Selector | None) -> list[str]:
-    """The names that `selector` accepts, and always that of metadata.json."""
+    """Returns the names that `selector` accepts, and always metadata.json."""
     return [name for name in names if selector is None or name == METADATA_NAME or selector(name)]
 
 
 def without(manifest: Manifest, globs: Sequence[str]) -> Manifest | None:
-    """The manifest without what `globs` match; None if none of the script's files remain."""
+    """Returns the manifest without what `globs` match, or None if none of the script's files remain."""
     links = manifest.links_by_name
     removed = matching([*manifest.resources, *links], globs) - {METADATA_NAME}
     # A link goes with the directory to which it leads.

@@ -44,7 +44,7 @@ def linked_directory(name: str, target: str) -> str:
 
 
 def parents(name: str) -> Iterator[str]:
-    """The directories on a relative path, the outermost first: of "a/b/c" they are "a" and "a/b"."""
+    """Returns the directories on a relative path, the outermost first: "a" and "a/b" for "a/b/c"."""
     end = name.find("/")
     while end >= 0:
         yield name[:end]

@@ -18,7 +18,7 @@ _REPLACED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPT
 
 
 def opened_directory(path: Path | str, under: int | None = None) -> AbstractContextManager[int]:
-    """A descriptor of the directory `path`, or of `path` under the directory `under`.
+    """Opens a descriptor of the directory `path`, or of `path` under the directory `under`.
 
     Raises `NotADirectoryError` where its last component is a link.
     """
@@ -27,7 +27,7 @@ def opened_directory(path: Path | str, under: int | None = None) -> AbstractCont
 
 @contextlib.contextmanager
 def opened_parent(directory: int, name: str) -> Iterator[tuple[int, str]]:
-    """The directory in which `name` stands, and its name there."""
+    """Yields a descriptor of the directory in which `name` stands, and its name there."""
     parent, _, last = name.rstrip("/").rpartition("/")
     with _opened_below(directory, parent) as descriptor:
         yield descriptor, last
@@ -51,7 +51,7 @@ def is_at(directory: int, path: Path) -> bool:
 
 
 def first_replaced(directory: int, names: Sequence[str]) -> str | None:
-    """The first parent directory of `names` that is no longer a directory, but a link, for example."""
+    """Returns the first parent directory of `names` that is no longer a directory, but a link, for example."""
     for parent in sorted({parent for name in names for parent in parents(name.rstrip("/"))}):
         try:
             with _opened_below(directory, parent):

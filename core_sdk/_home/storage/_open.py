@@ -115,7 +115,7 @@ def _bucket_by_url(url: str) -> NamedBucket:
 
 
 def _shown(url: str) -> str:
-    """The URL without the credentials that it may hold."""
+    """Returns the URL without the credentials that it may hold."""
     return re.sub(r"(?<=//)[^/@]*@", "…@", url).partition("?")[0]
 
 

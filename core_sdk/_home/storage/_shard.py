@@ -35,7 +35,7 @@ class ShardUnion:
 
 
 def file_conflicts(shards: Sequence[Shard]) -> dict[str, tuple[int, ...]]:
-    """The names under which ranks have different things, with those ranks.
+    """Returns the names under which ranks have different things, with these ranks.
 
     Equal files and links do not conflict, nor do directories of one name. A file and a directory do.
     """
@@ -51,7 +51,7 @@ def file_conflicts(shards: Sequence[Shard]) -> dict[str, tuple[int, ...]]:
 
 
 def unite(shards: Sequence[Shard]) -> ShardUnion:
-    """The union of shards without conflicts; of equal files the lowest rank's is kept."""
+    """Returns the union of shards without conflicts. Of equal files it has the lowest rank's."""
     owners: dict[str, int] = {}
     for rank, shard in enumerate(shards):
         for name in shard.files:

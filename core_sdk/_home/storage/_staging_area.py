@@ -43,7 +43,7 @@ class LockedDirectory:
 
     @property
     def is_ours(self) -> bool:
-        """False in a forked child."""
+        """Whether this process has made the directory; False in a forked child."""
         return os.getpid() == self._process
 
     def release(self) -> None:
@@ -90,7 +90,7 @@ class StagingArea:
                 remove_tree(hidden)
 
     def sweep(self) -> list[Path]:
-        """Removes the directories of dead processes. Safe beside living processes and beside other sweeps."""
+        """Removes the directories of dead processes. Living processes and other sweeps may run meanwhile."""
         swept = []
         for token in self._tokens():
             place = self.path / token
@@ -156,7 +156,7 @@ def _is_abandoned(place: Path) -> bool:
 
 
 def _quiet_s(place: Path, lock_path: Path) -> float:
-    """The time since the lock, the directory or a file in it was last changed."""
+    """Returns the time since the lock, the directory or a file in it was last changed."""
     changes = [path.stat().st_mtime for path in (lock_path, place) if path.exists()]
     if place.is_dir() and not place.is_symlink():
         changes += [entry.stat(follow_symlinks=False).st_mtime for _, entry in walk(place)]

@@ -88,7 +88,7 @@ class Tree:
 
 
 def source_tree(source: Path, selector: Selector | None) -> Tree:
-    """The files of a directory that are to be stored. Raises `ValueError`, `UnsafePathError`."""
+    """Returns the files of a directory that are to be stored. Raises `ValueError`, `UnsafePathError`."""
     tree = scan(source).without_reserved()
     tree.check_reserved()
     return tree.select(selector)
@@ -106,7 +106,7 @@ def staged_tree(root: Path, directory: int) -> Tree:
     tree = scan(root).without_reserved()
     tree.check_reserved()
     tree.replace_links(directory)
-    # Metadata and manifest may be hard links to those of a checkpoint that the script has copied.
+    # Metadata and manifest may be hard links to the files of a checkpoint that the script has copied.
     remove(directory, RESERVED_NAMES)
     return tree
 

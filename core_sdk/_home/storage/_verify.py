@@ -35,7 +35,7 @@ def is_checkpoint(directory: Path) -> bool:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest in `directory`, whose name is the storage id."""
+    """Reads the manifest in `directory`, whose name is the storage id."""
     storage_id = directory.name
     if not is_checkpoint(directory):
         raise CheckpointNotFoundError(storage_id, str(directory.parent))
@@ -64,7 +64,7 @@ def _check_manifest(manifest: Manifest, storage_id: str) -> None:
     if manifest.format > _FORMAT:
         raise CheckpointTooNewError(storage_id, manifest.format, _FORMAT)
     if manifest.storage_id != storage_id:
-        problem = f"is that of another checkpoint, {manifest.storage_id}"
+        problem = f"belongs to another checkpoint, {manifest.storage_id}"
         raise CheckpointDamagedError(storage_id, MANIFEST_NAME, problem)
     for name in (*manifest.resources, *manifest.links_by_name, *manifest.removed):
         try:

@@ -30,7 +30,7 @@ def list_checkpoints(
     order_by: OrderBy | None,
     max_results: int | None = None,
 ) -> list[CheckpointRow]:
-    """Returns the checkpoints that exist, in order. The contract is that of `Trial.list_checkpoints`."""
+    """Returns the checkpoints that exist, in order. The contract is the same as of `Trial.list_checkpoints`."""
     if (sort_by is None) != (order_by is None):
         given, missing = ("sort_by", "order_by") if order_by is None else ("order_by", "sort_by")
         raise ValueError(f"{given} was given without {missing}: give both, or neither")
@@ -57,7 +57,7 @@ def top_checkpoints(
 ) -> list[CheckpointRow]:
     """Returns the checkpoints that have the validation metric, the best first.
 
-    The contract is that of `Trial.top_checkpoint`.
+    The contract is the same as of `Trial.top_checkpoint`.
     """
     metric = searcher_metric(home, scope.experiment_id)
     if sort_by is None:

@@ -16,7 +16,7 @@ from core_sdk.client._orders.order import OrderBy, TrialSortBy, in_order
 def list_trials(
     home: Home, experiment_id: int, sort_by: TrialSortBy, order_by: OrderBy, limit: int | None
 ) -> list[TrialRow]:
-    """Returns the first `limit` trials in order. The contract is that of `Experiment.list_trials`."""
+    """Returns the first `limit` trials in order. The contract is the same as of `Experiment.list_trials`."""
     with open_view(home) as view:
         key = _KEYS.get(sort_by) or _metric_key(home, view, experiment_id, sort_by)
         return in_order(view.trials(experiment_id), key, order_by, limit)

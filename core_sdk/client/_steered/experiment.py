@@ -67,7 +67,7 @@ class SteeredExperiment(Shown):
 
     @property
     def progress(self) -> float | None:
-        """The progress from 0 to 1: that of the search, else the mean of the trials' progress; None if unknown."""
+        """The progress of the search, from 0 to 1, or else the mean of the trials' progress; None if unknown."""
         if self._search is not None:
             return self._search.progress
         with open_view(self._home) as view:

@@ -80,9 +80,9 @@ class SteeredTrial(Shown):
         self.writers = row.writers
 
     def writer(self, name: str) -> Context:
-        """Returns the Context of a writer, which reports about the trial beside its own program. Enter it with `with`.
+        """Returns the Context of a writer, which reports about the trial next to its own program. Enter it with `with`.
 
-        It is that of `core.init(trial=…, writer=name)`, which says what it may do.
+        `core.init(trial=…, writer=name)` returns the same, and says what it may do.
         """
         from core_sdk._distributed import DistributedContext
         from core_sdk.core._writer import open_writer
@@ -100,8 +100,8 @@ class SteeredTrial(Shown):
     ) -> Iterator[TrialMetrics]:
         """Yields the reports of `group`, or of all groups but the profiler's, by `steps_completed`, rank and time.
 
-        They are those of `rank`, a number or the name of a writer, or with "all" those of all. By default each metric
-        is that of rank 0, or of the lowest rank that has reported it in the attempt, or of the first writer. What later
+        They come from `rank`, a number or the name of a writer, or with "all" from all of them. By default each metric
+        comes from rank 0, or the lowest rank that has reported it in the attempt, or the first writer. What later
         reports have superseded is left out, unless `superseded` is True.
         """
         with open_view(self._home) as view:
@@ -128,7 +128,7 @@ class SteeredTrial(Shown):
     ) -> Iterator[ReportedMedia]:
         """Yields the images, audios and other media of the reports, by `steps_completed`, rank and time.
 
-        After them come those of event files that the script has written itself, in the group "tensorboard".
+        After them come the media of event files that the script has written itself, in the group "tensorboard".
 
         `kind` is "image", "audio", "video", "histogram", "table", "text", "figure" or "confusion_matrix". `rank` and
         `superseded` mean the same as in `iter_metrics`.
@@ -165,7 +165,7 @@ class SteeredTrial(Shown):
         with `[rank=N] `. The launcher's own lines belong to no rank. Without a launcher, all lines belong to rank 0.
 
         `min_level` selects the lines of at least this level, if `logging` writes them in `core_sdk.LOG_FORMAT`, where
-        the level comes first. Other lines, such as those of `print`, have the level INFO.
+        the level comes first. Other lines, such as the output of `print`, have the level INFO.
 
         `search_text` selects the lines that contain it, in upper or lower case. Of the selected lines, only the first
         `head` or the last `tail` are yielded. With `follow`, later lines follow until the trial has ended.

@@ -5,7 +5,7 @@ saves alone is a group of one. What fails on one rank fails on all. Once its fil
 (`Save`), which `Saves` finishes at once or in a thread. In the thread it has a channel of its own, since the script
 goes on making calls on the usual one. What ranks compare and merge are pure functions, in `_metadata` and `_sources`.
 
-The second way is that of `torch.distributed.checkpoint`, whose collectives take the place of ours: `_dcp`.
+The second way is `torch.distributed.checkpoint`, whose collectives take the place of ours: `_dcp`.
 """
 
 from core_sdk.core._checkpoint._context import CheckpointContext, DownloadMode

@@ -1,4 +1,4 @@
-"""Finishing saves whose files are staged: at once, or in a thread beside the script."""
+"""Finishing saves whose files are staged: at once, or in a thread while the script goes on."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class CheckpointContext(OfOneProcess):
 
         The checkpoint is stored, and recorded, when `dcp.save()` returns or the future of `dcp.async_save()` is done;
         then `storage_id` of the writer is its id. Every rank that saves makes a writer, not collectively. Metadata is
-        merged as with `shard=True`, and copied at this call. `options` are those of `FileSystemWriter`, such as
+        merged as with `shard=True`, and copied at this call. `options` go to `FileSystemWriter`, such as
         `thread_count`.
 
         A failure on one rank fails the save on every rank with torch's `CheckpointException`, whose `failures` has
@@ -320,7 +320,7 @@ class CheckpointContext(OfOneProcess):
     def check_whole(self, storage_id: str) -> None:
         """Raises `CheckpointError` if only parts of this checkpoint are wanted, and `what_to_keep()` was not called.
 
-        For whoever is about to restore all of it, by other means than `restore_path()`.
+        Call it before a restore of all of it by other means than `restore_path()`.
         """
         if self._resumption is not None:
             self._resumption.note_read()

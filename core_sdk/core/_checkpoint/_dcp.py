@@ -158,7 +158,7 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
             self._union = union = self._storage.stage(storage_id, is_shared=True)
             # If another rank fails, nobody says so to this writer: then its end discards the files.
             self._cancel, self._discard = union.cancel, weakref.finalize(self, union.discard)
-            # In a bucket this takes the lease, which must outlast those of the other ranks.
+            # In a bucket this takes the lease, which must outlast the other ranks' leases.
             union.contribute((), union.address)
         return [
             dataclasses.replace(plan, storage_data=_Begun(storage_id, union.address, plan.storage_data))
@@ -288,7 +288,7 @@ class CheckpointReader(OfOneProcess, FileSystemReader):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id:
-            raise ValueError(f"dcp_reader() reads checkpoint {self.storage_id}: pass no checkpoint_id beside it")
+            raise ValueError(f"dcp_reader() reads checkpoint {self.storage_id}: pass no checkpoint_id with it")
         super().reset()
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:

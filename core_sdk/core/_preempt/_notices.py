@@ -57,7 +57,7 @@ class NoticeListener(threading.Thread):
     def _ask(self, server: _MetadataServer) -> str | None:
         try:
             notice = server.look()
-        except (OSError, ValueError) as error:  # OSError: those of requests
+        except (OSError, ValueError) as error:  # OSError: also the errors of requests
             if not server.pause_s and not self._closing.is_set():
                 logger.warning(
                     "notices of %s are not heard, and are asked for again later; training goes on: %.200s",

@@ -1,4 +1,4 @@
-"""Samples figures of the machine beside the training: processor, memory, disks, network, GPUs, and the process itself.
+"""Samples figures of the machine during the training: processor, memory, disks, network, GPUs, and the process itself.
 
 The attempt's journal gets a record for each group of figures and each report. If a source of figures fails, a warning
 names it, and the others go on.

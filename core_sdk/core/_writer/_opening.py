@@ -1,4 +1,4 @@
-"""`init(writer=…)`: the Context of a program that reports about a trial beside the trial's own."""
+"""`init(writer=…)`: the Context of a program that reports about a trial next to its own program."""
 
 from __future__ import annotations
 

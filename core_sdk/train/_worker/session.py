@@ -150,7 +150,7 @@ class Session:
         logger.warning(
             "stopped (%s) in a report without a checkpoint: a resume %s, and what was trained since is lost. Give "
             "report() a checkpoint=; train.should_preempt() says when the function is to stop",
-            source, f"goes on from step {newest}" if newest else "begins anew",
+            source, f"goes on from step {newest}" if newest else "begins from nothing",
         )  # fmt: skip
 
     def is_stop_wanted(self) -> bool:

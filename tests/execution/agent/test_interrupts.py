@@ -182,7 +182,7 @@ def test_a_script_keeps_its_own_handler(open_terminal: Open) -> None:
 
 
 def test_without_a_checkpoint_nobody_is_told_that_a_resume_goes_on(cli: Cli, open_terminal: Open) -> None:
-    """Without a checkpoint, an interrupted trial and its resume say that it begins anew and supersedes its reports."""
+    """Without a checkpoint, an interrupted trial and its resume say that it begins again and supersedes its reports."""
     reporting = "context.train.report_training_metrics(1, {'loss': 1.0}); context.preempt.should_preempt()"
     person = open_terminal(STUCK.replace("context.preempt.should_preempt()", reporting), [*RUN, *PLAIN])
     person.types(CTRL_C)
@@ -194,10 +194,10 @@ def test_without_a_checkpoint_nobody_is_told_that_a_resume_goes_on(cli: Cli, ope
 
     assert b"goes on with it" not in person.seen
     assert (
-        b"it has no checkpoint, so that `core-sdk trial resume 1` begins anew and hides what it has reported"
+        b"it has no checkpoint, so that `core-sdk trial resume 1` begins from nothing and hides what it has reported"
         in person.seen
     )
     assert (
-        "trial 1 has no checkpoint: it begins anew, and what it has reported is superseded; "
+        "trial 1 has no checkpoint: it begins from nothing, and what it has reported is superseded; "
         "`core-sdk trial metrics 1 --superseded` still shows it"
     ) in resumed.errors

@@ -226,7 +226,7 @@ class _MachineExecution(Execution):
 
     @property
     def loss(self) -> tuple[AttemptOutcome, str] | None:
-        return ("lost", "the machine was started anew") if self._boot != _boot() else None
+        return ("lost", "the machine was started again") if self._boot != _boot() else None
 
     def signal(self, number: int) -> None:
         if self._agent is not None:

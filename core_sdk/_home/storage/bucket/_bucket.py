@@ -22,7 +22,7 @@ class TransientError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.retry_after_s = retry_after_s
-        """How long the store asked to wait, if it did."""
+        """The time for which the store asked to wait, or None."""
 
 
 class ObjectMissingError(Exception):
@@ -117,7 +117,7 @@ class Bucket(ABC):
     """The address of bucket and prefix by which another process can open them; holds no credentials."""
 
     def where(self, name: str) -> str:
-        """Returns the object's address for messages: gs://bucket/prefix/name. For "", returns that of the prefix."""
+        """Returns the object's address for messages: gs://bucket/prefix/name. For "", it is the prefix's address."""
         return f"{self.url.partition('?')[0].rstrip('/')}/{name}".rstrip("/")
 
     @abstractmethod

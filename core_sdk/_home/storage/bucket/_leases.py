@@ -1,4 +1,4 @@
-"""Leases: objects beside the checkpoints that say who is writing, reading or removing what.
+"""Leases: objects next to the checkpoints that say who is writing, reading or removing what.
 
 A bucket has no locks. On the machine that took a lease, a lock file tells whether its owner is alive. On other machines
 a lease counts as abandoned if it has not been renewed for an hour by the store's clock. If its owner was only slow, it
@@ -176,5 +176,5 @@ def _is_elsewhere(record: LeaseRecord) -> bool:
 
 
 def _now_s() -> float:
-    """A clock that also counts the time in which the machine sleeps."""
+    """Reads a clock that also counts the time in which the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,6 +1,6 @@
 """Repeats requests whose failure may pass by itself. The libraries' own retries are turned off.
 
-tenacity does not make this shorter. It counts tries and time from the first try, but here progress starts both anew,
+tenacity does not make this shorter. It counts tries and time from the first try, but here progress resets both,
 the store may say how long to wait, and a cancelled transfer ends a pause: its wait, its stop, its sleep and its error
 would all be functions of ours.
 """
@@ -46,7 +46,7 @@ class Retry:
         self._silence = SilenceWatch(how_to_end)
 
     def call(self, what: str, work: Callable[[], T], progress: Callable[[], object] = lambda: None) -> T:
-        """Returns what `work` returns. Whenever `progress` has a new value, the deadline starts anew.
+        """Returns what `work` returns. Whenever `progress` has a new value, the deadline starts again.
 
         Raises `StorageUnreachableError` at the deadline, naming `what`; `TransferCancelledError`.
         """

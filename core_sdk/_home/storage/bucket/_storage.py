@@ -267,7 +267,7 @@ def _files(names: Sequence[str]) -> list[str]:
 
 
 def _private_directory(parent: Path, url: str) -> Path:
-    """A directory for this user and this bucket; its locks tell which processes are alive."""
+    """Returns a directory for this user and this bucket; its locks tell which processes are alive."""
     try:
         return _private_root(parent) / hashlib.sha256(url.encode()).hexdigest()[:16]
     except OSError as error:

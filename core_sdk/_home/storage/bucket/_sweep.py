@@ -25,7 +25,7 @@ logger = logging.getLogger("core_sdk.storage")
 def sweep(objects: RetryingBucket, lease_s: float) -> list[str]:
     """Removes the remains of dead processes, and returns descriptions of them for people.
 
-    Safe beside saves, removals and other sweeps. Raises `StorageError`.
+    Saves, removals and other sweeps may run meanwhile. Raises `StorageError`.
     """
     leases = abandoned_leases(objects, lease_s)
     return [removed for lease, record in leases for removed in _clean(objects, lease_s, lease, record)]

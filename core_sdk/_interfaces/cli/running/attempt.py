@@ -141,7 +141,8 @@ def _tell_continuation(continuation: Continuation, folder: TrialFolder, trial: T
         say(f"skipped checkpoint {skipped.storage_id}: {skipped.reason}")
     checkpoint = continuation.checkpoint
     if checkpoint is None:
-        say(f"trial {folder.trial_id} has no checkpoint: it begins anew{what_is_hidden(folder, trial.attempt - 1)}")
+        hidden = what_is_hidden(folder, trial.attempt - 1)
+        say(f"trial {folder.trial_id} has no checkpoint: it begins from nothing{hidden}")
     else:
         names = [trial.keep] if isinstance(trial.keep, str) else trial.keep
         kept = "" if names is None else f", keep={','.join(names)}"

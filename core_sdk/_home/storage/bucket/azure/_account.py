@@ -30,7 +30,7 @@ class Account:
     """A storage account and our credentials for it: a `connection_string`, or a `url` with or without a `credential`.
 
     `credential` is a key or a SAS. A `url` without one uses the identity that is logged in, such as a managed identity
-    or that of `az login`.
+    or the one of `az login`.
     """
 
     connection_string: str | None = field(default=None, repr=False)
@@ -39,7 +39,7 @@ class Account:
 
     def __post_init__(self) -> None:
         if self.connection_string is not None and (self.url is not None or self.credential is not None):
-            raise ValueError("there is a connection_string beside account_url or credential: give one or the other")
+            raise ValueError("there is a connection_string and an account_url or credential: give one or the other")
         if self.connection_string is None and self.url is None:
             raise ValueError("there is a credential without account_url")
         if self.url is not None:

@@ -101,7 +101,7 @@ def _multipart(metadata: dict[str, str], content: bytes) -> tuple[str, Pieces]:
 
 
 def _resource_in(answer: requests.Response) -> dict[str, Any]:
-    """The object that an upload's answer describes."""
+    """Returns the object that an upload's answer describes."""
     try:
         resource = answer.json()
     except requests.JSONDecodeError:

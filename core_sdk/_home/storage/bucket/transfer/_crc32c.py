@@ -1,4 +1,4 @@
-"""Computes the CRC-32C of a whole from those of its parts, so that parts may be read in any order."""
+"""Computes the CRC-32C of a whole from the CRCs of its parts, so that parts may be read in any order."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Crc32c:
 
 
 def joined(parts: Iterable[Crc32c]) -> Crc32c:
-    """The checksum of all contents, one after the other."""
+    """Returns the checksum of all contents, one after the other."""
     return functools.reduce(Crc32c.followed_by, parts, Crc32c(0, 0))
 
 
 def _product(a: int, b: int) -> int:
-    """The product of two polynomials over GF(2), modulo CRC-32C's."""
+    """Returns the product of two polynomials over GF(2), modulo CRC-32C's."""
     product = 0
     for bit in range(31, -1, -1):
         if a >> bit & 1:

@@ -39,7 +39,7 @@ class Target:
 
 
 class PartFile(Target):
-    """A hidden file beside the final one, to which it is renamed, and a second hidden file that lists its ranges.
+    """A hidden file next to the final one, to which it is renamed, and a second hidden file that lists its ranges.
 
     Both stay when a download is interrupted, so that the next one resumes. A listed range is read back before it is
     trusted: after a power failure the list may be ahead of the content.
