@@ -8,7 +8,7 @@ import os
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -34,10 +34,10 @@ from core_sdk._execution.experiments.protocol import (
     Want,
 )
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
-from core_sdk._execution.master._queue import decide, levels, num_lacking, place_beside
+from core_sdk._execution.master._queue import decide, place_beside
 from core_sdk._execution.master._run import Run
 from core_sdk._execution.master._standstill import Standstill, file_states, find_held
-from core_sdk._execution.master.pools import MachinePool, ResourcePool
+from core_sdk._execution.master.pools import MachinePool, ResourcePool, SlotsTaken
 from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.records import (
     FORMAT,
@@ -230,8 +230,6 @@ class Master:
         return run
 
     def _check_slots(self, run: Run) -> None:
-        if not run.pool.is_known:
-            raise _NotYet(run.pool.wait_until_known)
         experiment_id = run.experiment.experiment_id
         if (refusal := run.pool.refusal(SubmittedExperiment(self._home, experiment_id))) is None:
             raise _NotYet(partial(time.sleep, _ANSWER_S))
@@ -432,16 +430,17 @@ class Master:
         held: Counter[str] = Counter()
         for experiment_id in runs.keys() & self._suspended.keys():
             held.update(runs[experiment_id].num_occupied())
+        active = [run.demand() for id_, run in runs.items() if id_ not in self._suspended]
+        foreign: Mapping[str, int] = {}
         if pool is self._machine:
             slots = {slot for standstill in self._standing.values() for slot in standstill.held_slots()} - used
             used |= slots
             held.update(dict.fromkeys(pool.rooms(), self._machine.num_here(slots)))
-        active = [run.demand() for id_, run in runs.items() if id_ not in self._suspended]
+            if any(demand.waiting and demand.slots_per_trial for demand in active):
+                foreign = self._machine.foreign(used)
         rooms = {node: max(0, room - held[node]) for node, room in pool.rooms().items()}
-        is_waiting = any(demand.waiting and demand.slots_per_trial for demand in active)
-        decisions = decide(active, rooms, pool.foreign(used) if is_waiting else {})
-        pool.prioritize(levels(active))
-        pool.await_slots([(runs[id_].resources, number) for id_, number in num_lacking(active, decisions).items()])
+        decisions = decide(active, rooms, foreign)
+        pool.heed(active, decisions)
         for experiment_id in runs:
             self._waits.pop(experiment_id, None)
         for experiment_id, most in decisions.scattered.items():
@@ -454,20 +453,17 @@ class Master:
         ):
             for experiment_id, request_id in stopped:
                 with self._suspending(experiment_id):
-                    if stopped is decisions.preempt:
-                        pool.take_over(runs[experiment_id].slots_of(request_id))
                     runs[experiment_id].preempt(request_id, reason)
         blocked = [] if decisions.blocked is None else [decisions.blocked]
-        if not (decisions.start or blocked or decisions.excess or decisions.withdraw):
-            pool.leave_line()
         for experiment_id, request_id in (*decisions.start, *blocked):
             run = runs[experiment_id]
-            if not pool.may_begin(run.slots_per_trial, used, is_blocked=(experiment_id, request_id) in blocked):
-                if pool.wait:
-                    self._waits[experiment_id] = pool.wait
+            claim = pool.reserve(run.slots_per_trial, used, is_blocked=(experiment_id, request_id) in blocked)
+            if isinstance(claim, SlotsTaken):
+                if claim.by:
+                    self._waits[experiment_id] = claim.by
                 break
             with self._suspending(experiment_id):
-                used.update(run.start(request_id, used))
+                used.update(run.start(request_id, claim))
 
     @contextlib.contextmanager
     def _suspending(self, experiment_id: int) -> Iterator[None]:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from core_sdk._ground.config import Resources
+
 # Trials without slots do not wait for any, but a machine has its limits.
 MAX_WITHOUT_SLOTS = 100
 
@@ -34,6 +36,9 @@ class Demand:
     place: float = 0.0
     usable: Collection[str] | None = None
     """The nodes on which its trials can run; None for all."""
+    slots: Mapping[UUID, Collection[int]] = field(default_factory=dict)
+    """The slots of each running trial, where the home has numbered them itself."""
+    resources: Resources = field(default_factory=Resources)
 
     @property
     def order(self) -> tuple[int, float, int]:

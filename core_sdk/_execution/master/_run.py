@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from core_sdk._execution.experiments.submitted import SubmittedExperiment
 from core_sdk._execution.master._attempt import RunningAttempt
 from core_sdk._execution.master._judging import judge, read_last_words
 from core_sdk._execution.master._queue import Demand
-from core_sdk._execution.master.pools import Begun, Claim, ResourcePool, split_nodes
+from core_sdk._execution.master.pools import Begun, Claim, MakeClaim, ResourcePool, split_nodes
 from core_sdk._ground.config import Resources
 from core_sdk._ground.records import (
     AttemptBegun,
@@ -65,7 +65,6 @@ class Run:
         self._submission = submission
         self._config = submission.config
         self._hears_writer = submission.config.searcher.writer
-        self._home = home
         followed = FollowedExperiment(home, submission.experiment_id)
         for _ in followed.read():
             pass
@@ -140,6 +139,8 @@ class Run:
             self.pool.num_nodes(self.resources),
             experiment.place,
             self.pool.usable_nodes(self.resources),
+            {request_id: self.slots_of(request_id) for request_id in nodes},
+            self.resources,
         )
 
     def waiting(self) -> list[tuple[float, str]]:
@@ -166,8 +167,8 @@ class Run:
             for _ in range(self.slots_per_trial // len(nodes))
         )
 
-    def start(self, request_id: UUID, used: Collection[int]) -> tuple[int, ...]:
-        """Claims the trial's next attempt, on slots that are not `used`. Returns its slots if they are known already.
+    def start(self, request_id: UUID, claim: MakeClaim) -> tuple[int, ...]:
+        """Claims the trial's next attempt by `claim`. Returns its slots if they are known already.
 
         `look` lets the attempt begin as soon as the claim is complete.
         """
@@ -179,10 +180,8 @@ class Run:
         if trial.last_attempt and not folder.exists():
             self._fail_to_start(trial, (), _removed(folder))
             return ()
-        claim = self._claims[request_id] = self.pool.claim(
-            self._order(trial, folder, trial.num_attempts + 1), folder, used
-        )
-        return claim.slot_ids
+        claimed = self._claims[request_id] = claim(self._order(trial, folder, trial.num_attempts + 1))
+        return claimed.slot_ids
 
     def is_beginning(self, trial_id: int) -> bool:
         """Returns whether the trial is about to begin. `look` then records its number."""
@@ -379,7 +378,7 @@ class Run:
         if trial.attempt is None:
             return
         begun = Begun(trial.attempt, trial.slots, trial.boot)
-        execution = self.pool.recover(self._order(trial, folder, trial.num_attempts), folder, begun)
+        execution = self.pool.recover(self._order(trial, folder, trial.num_attempts), begun)
         if execution is None and was_removed:
             self._record_end(trial, "hopeless", _removed(folder))
         elif execution is None:

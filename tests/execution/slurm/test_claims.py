@@ -38,7 +38,7 @@ def claim_of(home: Home, submitter: Submitter) -> JobClaim:
     """Returns the claim of a trial whose job 7_1 was submitted, and which has no record yet."""
     folder = Home.create(home.root).create_trial()
     order = AttemptOrder("1.1", home.root, 1, "", folder.trial_id, True, 1, "", {}, 0, None)
-    claim = JobClaim(submitter, order, folder)
+    claim = JobClaim(submitter, order)
     claim.take(folder, "7_1")
     return claim
 

@@ -12,15 +12,26 @@ import signal
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 from core_sdk._execution.agent.starting import Agent, AgentSpawner
 from core_sdk._execution.experiments.attempt_order import AttemptOrder
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
-from core_sdk._execution.master.pools._pool import Begun, Claim, Execution, ResourcePool, too_many_slots
+from core_sdk._execution.master._queue import Decisions, Demand
+from core_sdk._execution.master.pools._pool import (
+    Begun,
+    Claim,
+    Execution,
+    MakeClaim,
+    ResourcePool,
+    SlotsTaken,
+    take_back_unbegun,
+    too_many_slots,
+    unrecorded_attempt,
+)
 from core_sdk._ground.records import AttemptOutcome
 from core_sdk._home.attempts.killing import kill
-from core_sdk._home.attempts.running import never_began, take_back
 from core_sdk._home.attempts.starting import AttemptStart
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._machine.slots import Machine, PostedTicket, SlotDirectory, Slots, Ticket, obstacles_of
@@ -66,18 +77,27 @@ class MachinePool(ResourcePool):
         return sum(slot < self.machine.num_slots for slot in slot_ids)
 
     def foreign(self, used: Collection[int]) -> Mapping[str, int]:
+        """Returns how many slots of `rooms` others have. `used` are those of this home."""
         held = {name for ticket in self._tickets() for name in ticket.held}
         slots = {slot for slot, name in enumerate(self.machine.names) if name in held}
         self._ticketed = (self._ticketed | slots) & set(used)
         return {_boot(): len(slots - set(used))}
 
-    def may_begin(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> bool:
-        self.wait = ""
+    def heed(self, demands: Sequence[Demand], decisions: Decisions) -> None:
+        slots = {request_id: slots for demand in demands for request_id, slots in demand.slots.items()}
+        for _, request_id in decisions.preempt:
+            self._take_over(slots[request_id])
+        if not (decisions.start or decisions.blocked or decisions.excess or decisions.withdraw):
+            self._leave_line()
+
+    def reserve(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> MakeClaim | SlotsTaken:
+        """Posts a ticket, or takes slots with the one that waits, also if no slots of this home are free."""
         if not num_slots:
-            return True
+            return partial(self._claim, self.machine.slots([]))
+        why = ""
         if self._ticket is not None and self._ticket.held and len(self._ticket.held) != num_slots:
             self._place = self._ticket.place
-            self.leave_line()
+            self._leave_line()
         untold = set(used) - self._ticketed  # an older version has started attempts there, without a ticket
         usable = self.machine.usable(untold)
         try:
@@ -91,22 +111,25 @@ class MachinePool(ResourcePool):
                 self._ticket.take(num_slots, usable, _PATIENCE_S)
             self._place = None
             if not self._ticket.held:
-                self.wait = obstacles_of(self._ticket, self.machine, self._home.root)
+                why = obstacles_of(self._ticket, self.machine, self._home.root)
         except SlotError as error:
-            self.wait = str(error)
+            why = str(error)
         except BlockingIOError:  # somebody posts a ticket just now: the next look tells
             pass
         if self._ticket is None or not self._ticket.held:
-            return False
+            return SlotsTaken(why)
+        held = self.machine.held(self._ticket)
         # They may be those of an attempt that runs, and whose ticket somebody has removed: not before its end.
-        return set(used).isdisjoint(self.machine.held(self._ticket).ids)
+        return partial(self._claim, held) if set(used).isdisjoint(held.ids) else SlotsTaken(why)
 
-    def leave_line(self) -> None:
+    def _leave_line(self) -> None:
+        """Gives up the home's place in the line for slots, since no trial of it waits."""
         if self._ticket is not None:
             self._ticket.release()
             self._ticket = None
 
-    def take_over(self, slots: Collection[int]) -> None:
+    def _take_over(self, slots: Collection[int]) -> None:
+        """Lets the home wait in the place of a trial of it that has these slots, and is stopped for another."""
         names = {name for slot, name in enumerate(self.machine.names) if slot in slots}
         places = [ticket.place for ticket in self._tickets() if not names.isdisjoint(ticket.held)]
         self._place = min([*places, *([] if self._place is None else [self._place])], default=None)
@@ -117,35 +140,29 @@ class MachinePool(ResourcePool):
             self._posted = self._directory.tickets()
         return self._posted
 
-    def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
-        if self._ticket is None or not order.num_slots:
-            slots = self.machine.slots([])
-        else:
-            slots, self._ticket = self.machine.held(self._ticket), None
+    def _claim(self, slots: Slots, order: AttemptOrder) -> Claim:
+        if slots.ids:
+            self._ticket = None
             self._ticketed.update(slots.ids)
 
         def make_start() -> AttemptStart:
             submission = SubmittedExperiment(Home(order.home_root), order.experiment_id)
             return order.make_start(submission, slots)
 
-        return _MachineClaim(folder, slots, Agent(self._spawner), make_start, self._tell)
+        return _MachineClaim(order.folder, slots, Agent(self._spawner), make_start, self._tell)
 
     def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
-        number = max((each for each in folder.attempts() if folder.supervised_path(each).exists()), default=0)
-        if number and never_began(folder, number):
-            take_back(folder, number)
-        elif number > last_attempt:
-            return Begun(number, (), _boot())
-        return None
+        number = unrecorded_attempt(folder, last_attempt)
+        return Begun(number, (), _boot()) if number else None
 
-    def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution | None:
-        if never_began(folder, begun.number):
-            take_back(folder, begun.number)
+    def recover(self, order: AttemptOrder, begun: Begun) -> Execution | None:
+        folder = order.folder
+        if take_back_unbegun(folder, begun.number):
             return None
         return _MachineExecution(folder, begun.number, begun.boot)
 
     def close(self) -> None:
-        self.leave_line()
+        self._leave_line()
         self._spawner.close()
 
 
@@ -186,11 +203,9 @@ class _MachineClaim(Claim):
         self._agent.close()
         self._start.result().release()
 
-    def abandon(self) -> None:
-        if not self.is_abandoned:
-            self.is_abandoned = True
-            self._agent.close()
-            self._start.add_done_callback(_withdraw)
+    def _take_back(self) -> None:
+        self._agent.close()
+        self._start.add_done_callback(_withdraw)
 
     def _make(self, make_start: Callable[[], AttemptStart]) -> None:
         try:

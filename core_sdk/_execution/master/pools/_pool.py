@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core_sdk._execution.experiments.attempt_order import AttemptOrder
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
+from core_sdk._execution.master._queue import Decisions, Demand
 from core_sdk._ground.config import Resources
 from core_sdk._ground.records import AttemptOutcome
+from core_sdk._home.attempts.running import never_began, take_back
 from core_sdk._home.folders import TrialFolder
 
 
@@ -37,6 +39,35 @@ def too_many_slots(submission: SubmittedExperiment) -> str:
     """Returns the beginning of the words that refuse an experiment which wants too many slots."""
     num_slots = submission.config.resources.slots_per_trial
     return f"experiment {submission.experiment_id} wants {num_slots} slots for each trial (resources.slots_per_trial)"
+
+
+def newest_supervised(folder: TrialFolder) -> int:
+    """Returns the newest attempt that a process has claimed; 0 if there is none."""
+    return max((each for each in folder.attempts() if folder.supervised_path(each).exists()), default=0)
+
+
+def take_back_unbegun(folder: TrialFolder, number: int) -> bool:
+    """Takes the attempt back if it never began. Returns whether it did so."""
+    if not never_began(folder, number):
+        return False
+    take_back(folder, number)
+    return True
+
+
+def unrecorded_attempt(folder: TrialFolder, last_attempt: int) -> int:
+    """Returns the attempt that has begun after the recorded `last_attempt`, or 0. Takes back one that never began."""
+    number = newest_supervised(folder)
+    if number == 0 or take_back_unbegun(folder, number):
+        return 0
+    return number if number > last_attempt else 0
+
+
+@dataclass(frozen=True)
+class SlotsTaken:
+    """The answer that no slots can be reserved for an attempt now."""
+
+    by: str = ""
+    """The words of who has them; empty if it is this home."""
 
 
 class Execution(ABC):
@@ -102,13 +133,22 @@ class Claim(ABC):
     def release(self) -> None:
         """Releases the trial's lock after `begun` could not be recorded."""
 
-    @abstractmethod
     def abandon(self) -> None:
-        """Takes the attempt back, at once or as soon as the claim is complete."""
+        """Takes the attempt back, at once or as soon as the claim is complete. Does nothing the second time."""
+        if not self.is_abandoned:
+            self.is_abandoned = True
+            self._take_back()
+
+    @abstractmethod
+    def _take_back(self) -> None: ...
 
     def leave(self) -> None:
         """Leaves the attempt to the next master, which claims it again; takes it back if it cannot wait for that."""
         self.abandon()
+
+
+MakeClaim = Callable[[AttemptOrder], Claim]
+"""Begins an attempt on slots that were reserved."""
 
 
 class ResourcePool(ABC):
@@ -120,17 +160,6 @@ class ResourcePool(ABC):
     cluster: str = ""
     """The address of the cluster whose slots these are; empty for this machine."""
 
-    wait: str = ""
-    """The words of who has the slots for which `may_begin` makes a trial wait; empty if it is this home."""
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it is known which slots there are, or why they cannot be known."""
-        return True
-
-    def wait_until_known(self) -> None:  # noqa: B027 - a machine is known at once
-        """Blocks until `is_known`, or until a time limit. Can be called in any thread."""
-
     def num_nodes(self, resources: Resources) -> int:
         """Returns over how many nodes the slots of each trial with these resources are divided evenly."""
         return 1
@@ -138,9 +167,6 @@ class ResourcePool(ABC):
     def usable_nodes(self, resources: Resources) -> Collection[str] | None:
         """Returns the nodes on which trials with these resources can run; None for all."""
         return None
-
-    def await_slots(self, waiting: Sequence[tuple[Resources, int]]) -> None:  # noqa: B027 - only a cluster can grow
-        """Is told which resources trials wait for, and how many trials: each time anew, also when none waits."""
 
     @abstractmethod
     def rooms(self) -> Mapping[str, int]:
@@ -153,36 +179,23 @@ class ResourcePool(ABC):
         Returns None if it is not known yet.
         """
 
-    def foreign(self, used: Collection[int]) -> Mapping[str, int]:
-        """Returns how many slots of `rooms` others have on each node. `used` are those of this home."""
-        return {}
+    @abstractmethod
+    def heed(self, demands: Sequence[Demand], decisions: Decisions) -> None:
+        """Is told at each look what the experiments of this home want, and what was decided about it."""
 
-    def may_begin(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> bool:
-        """Returns whether an attempt can be claimed now, on slots that are not `used`.
+    @abstractmethod
+    def reserve(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> MakeClaim | SlotsTaken:
+        """Reserves slots that are not `used` for an attempt.
 
         A home waits with one attempt at a time; `is_blocked` tells that none of its slots are free for it.
         """
-        return not is_blocked
-
-    def leave_line(self) -> None:  # noqa: B027 - a cluster has no line
-        """Gives up the home's place in the line for slots, since no trial of it waits."""
-
-    def take_over(self, slots: Collection[int]) -> None:  # noqa: B027
-        """Lets the home wait in the place of a trial of it that has these slots, and is stopped for another."""
-
-    def prioritize(self, levels: Mapping[int, int]) -> None:  # noqa: B027 - a pool without a queue of its own
-        """Tells the order of the experiments to a queue that is not this home's. Those of level 0 come first."""
-
-    @abstractmethod
-    def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
-        """Begins an attempt on slots that are not `used`."""
 
     @abstractmethod
     def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
         """Returns a running attempt after the recorded `last_attempt`, or None. Takes back one that never began."""
 
     @abstractmethod
-    def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution | None:
+    def recover(self, order: AttemptOrder, begun: Begun) -> Execution | None:
         """Returns an attempt that an earlier master has recorded. Takes it back and returns None if it never began."""
 
     def host_of(self, boot: str) -> str:

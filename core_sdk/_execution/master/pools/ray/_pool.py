@@ -8,6 +8,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
@@ -15,11 +16,14 @@ from typing import TYPE_CHECKING, Protocol
 from core_sdk._execution.experiments.attempt_order import AttemptOrder
 from core_sdk._execution.experiments.protocol import ClusterStatus, NodeStatus
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
+from core_sdk._execution.master._queue import Decisions, Demand, num_lacking
 from core_sdk._execution.master.pools._pool import (
     Begun,
     Claim,
     Execution,
+    MakeClaim,
     ResourcePool,
+    SlotsTaken,
     join_nodes,
     split_nodes,
     too_many_slots,
@@ -45,7 +49,7 @@ from core_sdk._ground.config import RayOptions, Resources
 from core_sdk._ground.placement import matches_labels
 from core_sdk._ground.records import AttemptOutcome
 from core_sdk._home.attempts.running import take_for_dead
-from core_sdk._home.folders import Home, TrialFolder
+from core_sdk._home.folders import TrialFolder
 from core_sdk.errors import AttemptError, CoreSDKError, RayClusterError, WorkerDiedError, WorkerFailedError
 
 if TYPE_CHECKING:
@@ -76,22 +80,18 @@ class ClusterPool(ResourcePool):
         self._thread = threading.Thread(target=self._follow, name="core-sdk-cluster", daemon=True)
         self._thread.start()
 
-    def wait_until_known(self) -> None:
-        self._is_known.wait(_ANSWER_S)
-
-    @property
-    def is_known(self) -> bool:
-        return self._is_known.is_set()
-
     def num_nodes(self, resources: Resources) -> int:
         return num_nodes(resources, self._sizes_for(resources)) or resources.on_ray.nodes or 1
 
     def usable_nodes(self, resources: Resources) -> Collection[str]:
         return {node.node_id for node in self._nodes if fits(node, resources.on_ray)}
 
-    def await_slots(self, waiting: Sequence[tuple[Resources, int]]) -> None:
+    def heed(self, demands: Sequence[Demand], decisions: Decisions) -> None:
+        """Asks for the nodes that trials lack where the cluster may grow: each time anew, also when none waits."""
         requests = []
-        for resources, number in waiting:
+        resources_of = {demand.experiment_id: demand.resources for demand in demands}
+        for experiment_id, number in num_lacking(demands, decisions).items():
+            resources = resources_of[experiment_id]
             nodes = self.num_nodes(resources)
             if resources.on_ray.autoscaling:
                 requests.append((NodesRequest(nodes, resources.slots_per_trial // nodes, resources.on_ray), number))
@@ -109,7 +109,9 @@ class ClusterPool(ResourcePool):
         sizes = [node.num_slots for node in self._nodes if not node.is_leaving and fits(node, resources.on_ray)]
         return sorted((size for size in sizes if size or not resources.slots_per_trial), reverse=True)
 
-    def refusal(self, submission: SubmittedExperiment) -> str:
+    def refusal(self, submission: SubmittedExperiment) -> str | None:
+        if not self._is_known.is_set():
+            return None
         resources = submission.config.resources
         sizes = self._sizes_for(resources)
         if resources.on_ray.autoscaling or num_nodes(resources, sizes) is not None:
@@ -124,15 +126,15 @@ class ClusterPool(ResourcePool):
     def rooms(self) -> Mapping[str, int]:
         return {node.node_id: 0 if node.is_leaving else node.num_slots - node.num_foreign for node in self._nodes}
 
-    def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
-        """Begins an attempt. `used` is ignored, since Ray decides which slots the attempt gets."""
-        return _ClusterClaim(self, order, folder)
+    def reserve(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> MakeClaim | SlotsTaken:
+        """Reserves nothing, since Ray decides which slots the attempt gets."""
+        return SlotsTaken() if is_blocked else partial(_ClusterClaim, self)
 
     def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
         """Returns None, since the next claim takes back an attempt that was not recorded."""
         return None
 
-    def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution:
+    def recover(self, order: AttemptOrder, begun: Begun) -> Execution:
         return _ClusterExecution(self, order, begun)
 
     def status(self) -> ClusterStatus:
@@ -236,8 +238,8 @@ class _Followed(Protocol):
 
 
 class _ClusterClaim(Claim):
-    def __init__(self, pool: ClusterPool, order: AttemptOrder, folder: TrialFolder) -> None:
-        self.folder = folder
+    def __init__(self, pool: ClusterPool, order: AttemptOrder) -> None:
+        self.folder = order.folder
         self.slot_ids = tuple(range(order.num_slots))
         self._options = order.submission().config.resources.on_ray
         self._pool = pool
@@ -263,11 +265,9 @@ class _ClusterClaim(Claim):
     def release(self) -> None:
         self.abandon()
 
-    def abandon(self) -> None:
-        if not self.is_abandoned:
-            self.is_abandoned = True
-            self._pool.forget(self._order.name, self)
-            self._pool.ask(Drop(self._order.name))
+    def _take_back(self) -> None:
+        self._pool.forget(self._order.name, self)
+        self._pool.ask(Drop(self._order.name))
 
     def ask(self) -> Ask:
         return Place(self._order, self._options)
@@ -320,7 +320,7 @@ class _ClusterExecution(Execution):
                 self.problem = news.problem
             else:
                 with contextlib.suppress(OSError):  # the next attempt says what is wrong with the home
-                    take_for_dead(Home(self._order.home_root).folder(self._order.trial_id))
+                    take_for_dead(self._order.folder)
             self._end = news
             self._pool.forget(self._order.name, self)
 

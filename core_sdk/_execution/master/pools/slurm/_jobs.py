@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from core_sdk._execution.experiments.attempt_order import AttemptOrder
-from core_sdk._execution.master.pools._pool import Begun, Claim, Execution
+from core_sdk._execution.master.pools._pool import Begun, Claim, Execution, newest_supervised
 from core_sdk._execution.slurm import commands
 from core_sdk._execution.slurm.commands import JobState
 from core_sdk._execution.slurm.submission import note_end
@@ -55,13 +55,13 @@ class JobClaim(PoolJob, Claim):
 
     node = CLUSTER
 
-    def __init__(self, owner: Owner, order: AttemptOrder, folder: TrialFolder) -> None:
-        super().__init__(folder)
+    def __init__(self, owner: Owner, order: AttemptOrder) -> None:
+        super().__init__(order.folder)
         self.order = order
         self.slot_ids = tuple(range(order.num_slots))
         self.since = time.time()
         self._owner = owner
-        self._before = max(folder.attempts(), default=0)
+        self._before = max(self.folder.attempts(), default=0)
         self._num_jobs = 1
         self._begun: Begun | None = None
         self._problem = ""
@@ -102,11 +102,9 @@ class JobClaim(PoolJob, Claim):
     def release(self) -> None:
         self._owner.forget(self)  # the next look of the master finds the attempt, which runs
 
-    def abandon(self) -> None:
-        if not self.is_abandoned:
-            self.is_abandoned = True
-            self._owner.forget(self)
-            self._owner.end(self)
+    def _take_back(self) -> None:
+        self._owner.forget(self)
+        self._owner.end(self)
 
     def leave(self) -> None:
         self.is_abandoned = True
@@ -204,11 +202,6 @@ def newest_begun(folder: TrialFolder) -> int:
     """
     number = newest_supervised(folder)
     return number if number and folder.exists() and not never_began(folder, number) else 0
-
-
-def newest_supervised(folder: TrialFolder) -> int:
-    """Returns the newest attempt that a job has claimed; 0 if there is none."""
-    return max((each for each in folder.attempts() if folder.supervised_path(each).exists()), default=0)
 
 
 def note_own_end(job: WatchedJob) -> None:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
 from core_sdk._execution.experiments.attempt_order import AttemptOrder
 from core_sdk._execution.experiments.protocol import ClusterStatus
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
-from core_sdk._execution.master.pools._pool import Begun, Claim, Execution, ResourcePool
+from core_sdk._execution.master._queue import Decisions, Demand, levels
+from core_sdk._execution.master.pools._pool import (
+    Begun,
+    Claim,
+    Execution,
+    MakeClaim,
+    ResourcePool,
+    SlotsTaken,
+    take_back_unbegun,
+    unrecorded_attempt,
+)
 from core_sdk._execution.master.pools.slurm._dispatcher import Dispatcher, is_passing, request_of
-from core_sdk._execution.master.pools.slurm._jobs import CLUSTER, JobClaim, JobExecution, newest_supervised
+from core_sdk._execution.master.pools.slurm._jobs import CLUSTER, JobClaim, JobExecution
 from core_sdk._execution.slurm import commands
 from core_sdk._execution.slurm.script import experiment_script
 from core_sdk._execution.slurm.submission import place_of
-from core_sdk._home.attempts.running import never_began, take_back
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk.errors import SlurmError
 
@@ -67,28 +76,27 @@ class SlurmPool(ResourcePool):
             return "" if is_passing(error) else f"{beginning}. {error}"
         return ""
 
-    def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
-        """Begins an attempt. `used` is ignored, since Slurm decides which slots the attempt gets."""
-        claim = JobClaim(self._dispatcher, order, folder)
+    def heed(self, demands: Sequence[Demand], decisions: Decisions) -> None:
+        self._dispatcher.renice(levels(demands))
+
+    def reserve(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> MakeClaim | SlotsTaken:
+        """Reserves nothing, since Slurm decides which slots the attempt gets."""
+        return SlotsTaken() if is_blocked else self._claim
+
+    def _claim(self, order: AttemptOrder) -> Claim:
+        claim = JobClaim(self._dispatcher, order)
         self._dispatcher.submit(claim)
         return claim
 
     def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
-        number = newest_supervised(folder)
-        if number and never_began(folder, number):
-            take_back(folder, number)
-        elif number > last_attempt and folder.exists():
-            return Begun(number, (), CLUSTER)
-        return None
+        number = unrecorded_attempt(folder, last_attempt)
+        return Begun(number, (), CLUSTER) if number and folder.exists() else None
 
-    def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution | None:
-        if never_began(folder, begun.number):
-            take_back(folder, begun.number)
+    def recover(self, order: AttemptOrder, begun: Begun) -> Execution | None:
+        folder = order.folder
+        if take_back_unbegun(folder, begun.number):
             return None
         return JobExecution(self._dispatcher, folder)
-
-    def prioritize(self, levels: Mapping[int, int]) -> None:
-        self._dispatcher.renice(levels)
 
     def status(self) -> ClusterStatus:
         return ClusterStatus(CLUSTER, self.problem, ())
