@@ -19,6 +19,7 @@ from core.rank_threads import Rank, Trial
 from processes import Script
 from promises import promise
 from saving import checkpoint_ids
+from stage import stored_ids
 
 from core_sdk import core
 from core_sdk._distributed import DistributedContext
@@ -73,10 +74,6 @@ def save_in_vain(checkpoint: core.CheckpointContext, gate: Gate) -> str:
 
 def records(home: Home) -> list[Record]:
     return list(read_records(home.runs / "1" / "1.journal"))
-
-
-def stored_ids(home: Home) -> list[str]:
-    return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
 def outcome(home: Home) -> tuple[str, str | None]:

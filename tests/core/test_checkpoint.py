@@ -13,6 +13,7 @@ import pytest
 import torch
 from promises import promise
 from saving import checkpoint_ids
+from stage import stored_ids
 
 from core_sdk import core
 from core_sdk._distributed import DistributedContext
@@ -61,10 +62,6 @@ def recorded(home: Home) -> list[CheckpointStored | CheckpointDeleted]:
 
 def journal(home: Home) -> list[Record]:
     return list(read_records(home.runs / "1" / "1.journal"))
-
-
-def stored_ids(home: Home) -> list[str]:
-    return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
 def test_store_path_and_restore_path(checkpoint: core.CheckpointContext) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
 import statistics
 
 import pytest
 from core.rank_processes import Ended, Ranks, codes
 from processes import wait_for
+from stage import execute
 
 from core_sdk._ground.records import CommandRecord, OperationCompleted, SearchRecord, StopAcknowledged
 from core_sdk._home import Home, open_view
@@ -49,12 +49,6 @@ def start(home: Home) -> AttemptStart:
     post_operations(start.folder, [2])
     execute(start)
     return start
-
-
-def execute(start: AttemptStart) -> None:
-    """Makes the next scripts execute this attempt."""
-    start.lock.release()
-    os.environ["CORE_SDK_RUN_INFO"] = str(start.folder.run_info_path(start.number))
 
 
 def completed(home: Home) -> list[int]:

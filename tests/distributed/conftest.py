@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from distributed.cells import Stage
 from distributed.ranks import Nursery, RankGroup, Threads
-from distributed.stage import Stage
 
 
 class StartRanks(Protocol):

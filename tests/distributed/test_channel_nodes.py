@@ -14,8 +14,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from distributed.ranks import Outcome, RankGroup
-from distributed.stage import (
+from distributed.cells import (
     A_FEW_PACKETS,
     GIVEN_UP_WITHIN_S,
     LARGE,
@@ -30,6 +29,7 @@ from distributed.stage import (
     sampled,
     told,
 )
+from distributed.ranks import Outcome, RankGroup
 from parts import needs
 
 from core_sdk._distributed.transport._connection import _TCP_RTO_MAX_MS

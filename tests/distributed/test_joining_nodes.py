@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from distributed.stage import (
+from distributed.cells import (
     GIVEN_UP_WITHIN_S,
     PATIENCE_S,
     RUNS,

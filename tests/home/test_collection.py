@@ -12,7 +12,8 @@ from client.trainings import Training
 from filelock import FileLock
 from interfaces.cli.recorded import damage, new_attempt, new_trial, store
 from promises import promise
-from saving import checkpoint_ids, store_alone
+from saving import store_alone
+from stage import stored_ids
 
 from core_sdk._execution.steering import checkpoints
 from core_sdk._ground.records import (
@@ -44,10 +45,6 @@ from core_sdk.errors import (
 )
 
 LATEST = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 1}
-
-
-def stored(home: Home) -> list[str]:
-    return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
 def states(home: Home) -> dict[str, str]:
@@ -105,7 +102,7 @@ def test_the_recorded_policy_keeps_the_best_and_the_latest(home: Home) -> None:
     done = collect(home, Request())
 
     assert {verdict.storage_id for verdict in done.deleted} == {"a", "c"}
-    assert stored(home) == ["b", "d"]
+    assert stored_ids(home) == ["b", "d"]
     assert states(home) == {"a": "DELETED", "b": "COMPLETED", "c": "DELETED", "d": "COMPLETED"}
 
 
@@ -122,7 +119,7 @@ def test_what_is_kept_for_ever_survives_each_collection(home: Home, every: dict[
         training.end()
         collect(home, Request())
 
-    assert stored(home) == kept
+    assert stored_ids(home) == kept
 
 
 @promise("deletion-asked-for")
@@ -131,7 +128,7 @@ def test_without_a_policy_everything_is_kept(home: Home, folder: TrialFolder) ->
     done = collect(home, Request())
 
     assert done.deleted == ()
-    assert stored(home) == ["a", "b", "c"]
+    assert stored_ids(home) == ["a", "b", "c"]
 
 
 def test_numbers_given_now_stand_above_those_recorded(home: Home, folder: TrialFolder) -> None:
@@ -141,7 +138,7 @@ def test_numbers_given_now_stand_above_those_recorded(home: Home, folder: TrialF
 
     collect(home, Request(policy={"save_trial_latest": 2}))
 
-    assert stored(home) == ["b", "c"]
+    assert stored_ids(home) == ["b", "c"]
 
 
 def test_a_validation_by_another_attempt_makes_no_checkpoint_best(home: Home) -> None:
@@ -158,7 +155,7 @@ def test_a_validation_by_another_attempt_makes_no_checkpoint_best(home: Home) ->
 
     collect(home, Request(policy={"save_trial_latest": 0}, metric="loss"))
 
-    assert stored(home) == ["b"]
+    assert stored_ids(home) == ["b"]
 
 
 def test_a_plan_deletes_nothing(home: Home, folder: TrialFolder) -> None:
@@ -168,7 +165,7 @@ def test_a_plan_deletes_nothing(home: Home, folder: TrialFolder) -> None:
         "b": "the policy does not keep it",
         "c": "latest 1 of trial 1",
     }
-    assert stored(home) == ["a", "b", "c"]
+    assert stored_ids(home) == ["a", "b", "c"]
     assert not folder.changes_path.exists()
 
 
@@ -178,7 +175,7 @@ def test_only_the_trial_asked_for_loses_checkpoints(home: Home, folder: TrialFol
 
     collect(home, Request(trial_id=2, policy=LATEST))
 
-    assert stored(home) == ["a", "b", "c", "e"]
+    assert stored_ids(home) == ["a", "b", "c", "e"]
 
 
 def test_a_pin_holds_until_it_is_taken_away(home: Home, folder: TrialFolder) -> None:
@@ -186,14 +183,14 @@ def test_a_pin_holds_until_it_is_taken_away(home: Home, folder: TrialFolder) -> 
     folder.append_change(CheckpointPinned(time=time.time(), storage_id="a", note="paper"))
     pinned = reasons(home)["a"]
     collect_latest(home)
-    kept = stored(home)
+    kept = stored_ids(home)
 
     folder.append_change(CheckpointUnpinned(time=time.time(), storage_id="a"))
     collect_latest(home)
 
     assert pinned == "pinned: paper"
     assert kept == ["a", "c"]
-    assert stored(home) == ["c"]
+    assert stored_ids(home) == ["c"]
 
 
 def test_what_another_trial_began_with_stays(home: Home, folder: TrialFolder) -> None:
@@ -202,20 +199,20 @@ def test_what_another_trial_began_with_stays(home: Home, folder: TrialFolder) ->
 
     collect_latest(home)
 
-    assert stored(home) == ["b", "c"]
+    assert stored_ids(home) == ["b", "c"]
 
 
 def test_what_a_running_attempt_says_that_it_uses_stays(home: Home, folder: TrialFolder, running: Training) -> None:
     """A checkpoint that a running attempt uses is kept until that attempt ends."""
     running.append(CheckpointUsed(time=time.time(), storage_id="a"))
     collect_latest(home)
-    kept = stored(home)
+    kept = stored_ids(home)
 
     running.end()
     collect_latest(home)
 
     assert kept == ["a", "c"]
-    assert stored(home) == ["c"]
+    assert stored_ids(home) == ["c"]
 
 
 def test_what_an_attempt_that_is_being_started_continues_from_stays(
@@ -226,7 +223,7 @@ def test_what_an_attempt_that_is_being_started_continues_from_stays(
 
     collect_latest(home)
 
-    assert stored(home) == ["b", "c"]
+    assert stored_ids(home) == ["b", "c"]
 
 
 def test_nothing_of_a_running_trial_is_deleted(home: Home, folder: TrialFolder) -> None:
@@ -239,7 +236,7 @@ def test_nothing_of_a_running_trial_is_deleted(home: Home, folder: TrialFolder) 
 
     assert found["a"] == "attempt 2 of trial 1 is running"
     assert deleted == []
-    assert stored(home) == ["a", "b", "c"]
+    assert stored_ids(home) == ["a", "b", "c"]
 
 
 def test_an_attempt_can_collect_at_its_own_end(home: Home, folder: TrialFolder) -> None:
@@ -249,7 +246,7 @@ def test_an_attempt_can_collect_at_its_own_end(home: Home, folder: TrialFolder) 
     collect(home, Request(policy=LATEST, ended_trial=folder.trial_id))
     training.die()
 
-    assert stored(home) == ["c"]
+    assert stored_ids(home) == ["c"]
 
 
 def test_the_newest_good_checkpoint_of_a_trial_always_stays(home: Home, folder: TrialFolder) -> None:
@@ -260,7 +257,7 @@ def test_the_newest_good_checkpoint_of_a_trial_always_stays(home: Home, folder: 
     collect_latest(home)
 
     assert found["b"] == "the only good checkpoint of trial 1"
-    assert stored(home) == ["b", "c"]
+    assert stored_ids(home) == ["b", "c"]
     continuation = newest_good_checkpoint(folder).checkpoint
     assert continuation is not None
     assert continuation.storage_id == "b"
@@ -271,7 +268,7 @@ def test_a_policy_that_keeps_nothing_leaves_the_newest_good_one(home: Home, fold
     """A policy that keeps nothing still keeps the newest good checkpoint of each trial."""
     collect(home, Request(policy=dict.fromkeys(LATEST, 0)))
 
-    assert stored(home) == ["c"]
+    assert stored_ids(home) == ["c"]
 
 
 def test_where_no_checkpoint_of_a_trial_is_good_none_is_deleted(home: Home, folder: TrialFolder) -> None:
@@ -282,7 +279,7 @@ def test_where_no_checkpoint_of_a_trial_is_good_none_is_deleted(home: Home, fold
 
     collect_latest(home)
 
-    assert stored(home) == ["a", "b", "c", "e"]
+    assert stored_ids(home) == ["a", "b", "c", "e"]
 
 
 def test_a_partly_deleted_checkpoint_is_not_the_good_one(home: Home, folder: TrialFolder) -> None:
@@ -302,7 +299,7 @@ def test_files_that_somebody_removed_take_nobodys_place(home: Home, folder: Tria
     deleted = collect_latest(home)
 
     assert deleted == ["a"]
-    assert stored(home) == ["b"]
+    assert stored_ids(home) == ["b"]
 
 
 def test_superseded_checkpoints_go(home: Home, folder: TrialFolder) -> None:
@@ -315,7 +312,7 @@ def test_superseded_checkpoints_go(home: Home, folder: TrialFolder) -> None:
     collect_latest(home)
 
     assert found["c"] == "a later attempt went back behind it"
-    assert stored(home) == ["d"]
+    assert stored_ids(home) == ["d"]
 
 
 def test_a_superseded_checkpoint_stays_where_there_is_no_other(home: Home, folder: TrialFolder) -> None:
@@ -324,7 +321,7 @@ def test_a_superseded_checkpoint_stays_where_there_is_no_other(home: Home, folde
 
     collect_latest(home)
 
-    assert stored(home) == ["c"]
+    assert stored_ids(home) == ["c"]
 
 
 @promise("needed-checkpoints-kept")
@@ -349,7 +346,7 @@ def test_an_unreachable_storage_condemns_nothing_in_it(
 
     done = collect(home, Request(policy=LATEST))
 
-    assert stored(home) == ["c"]
+    assert stored_ids(home) == ["c"]
     assert {verdict.storage_id for verdict in done.deleted} == {"a", "b"}
     assert len(done.problems) == 1
     assert "s3://far" in done.problems[0]
@@ -380,7 +377,7 @@ def test_an_interrupted_deletion_is_finished(home: Home, folder: TrialFolder) ->
     assert listed["c"] == "DELETED"
     assert continuation is not None
     assert continuation.storage_id == "b"
-    assert stored(home) == ["b"]
+    assert stored_ids(home) == ["b"]
     assert collect_latest(home) == []
 
 
@@ -406,7 +403,7 @@ def test_what_a_killed_save_left_whole_and_unlisted_is_removed(home: Home, folde
 
     assert while_running == []
     assert set(deleted) == {"a", "b", "lost"}
-    assert stored(home) == ["c", "foreign"]
+    assert stored_ids(home) == ["c", "foreign"]
 
 
 def test_a_save_whose_record_may_be_what_was_damaged_is_not_removed(home: Home, folder: TrialFolder) -> None:
@@ -422,7 +419,7 @@ def test_a_save_whose_record_may_be_what_was_damaged_is_not_removed(home: Home, 
 
     assert deleted == []
     assert "2.journal" in found["a"]
-    assert "kept" in stored(home)
+    assert "kept" in stored_ids(home)
 
 
 def test_a_trial_that_is_being_resumed_is_left_alone(home: Home, folder: TrialFolder) -> None:
@@ -432,7 +429,7 @@ def test_a_trial_that_is_being_resumed_is_left_alone(home: Home, folder: TrialFo
 
     assert done.deleted == ()
     assert {verdict.storage_id for verdict in done.spared} == {"a", "b"}
-    assert stored(home) == ["a", "b", "c"]
+    assert stored_ids(home) == ["a", "b", "c"]
 
 
 def test_a_trial_cannot_be_resumed_while_its_checkpoints_are_deleted(home: Home, folder: TrialFolder) -> None:
@@ -447,7 +444,7 @@ def test_a_trial_cannot_be_resumed_while_its_checkpoints_are_deleted(home: Home,
 
     with claimed_next_attempt(folder, "resume") as attempt:
         assert attempt == 2
-    assert stored(home) == ["c"]
+    assert stored_ids(home) == ["c"]
 
 
 def test_what_was_pinned_since_the_plan_is_spared(home: Home, folder: TrialFolder) -> None:
@@ -459,7 +456,7 @@ def test_what_was_pinned_since_the_plan_is_spared(home: Home, folder: TrialFolde
 
     assert [verdict.storage_id for verdict in done.deleted] == ["b"]
     assert [verdict.storage_id for verdict in done.spared] == ["a"]
-    assert stored(home) == ["a", "c"]
+    assert stored_ids(home) == ["a", "c"]
 
 
 def test_what_the_person_was_not_shown_is_not_deleted(home: Home, folder: TrialFolder) -> None:
@@ -471,7 +468,7 @@ def test_what_the_person_was_not_shown_is_not_deleted(home: Home, folder: TrialF
         training.end()
         collector.carry_out(plan)
 
-    assert stored(home) == ["c", "d"]
+    assert stored_ids(home) == ["c", "d"]
 
 
 def test_one_collector_works_at_a_time(home: Home, folder: TrialFolder) -> None:
@@ -479,7 +476,7 @@ def test_one_collector_works_at_a_time(home: Home, folder: TrialFolder) -> None:
     with FileLock(home.root / "collection.lock"), pytest.raises(HomeError, match="try again later"):
         collect(home, Request(policy=LATEST), wait_s=0.1)
 
-    assert stored(home) == ["a", "b", "c"]
+    assert stored_ids(home) == ["a", "b", "c"]
 
 
 def test_the_journals_say_why_a_checkpoint_went(home: Home, folder: TrialFolder) -> None:
@@ -525,7 +522,7 @@ def test_a_pin_that_came_first_is_heeded(home: Home, folder: TrialFolder) -> Non
 
     assert [verdict.storage_id for verdict in done.deleted] == ["b"]
     assert [verdict.storage_id for verdict in done.spared] == ["a"]
-    assert stored(home) == ["a", "c"]
+    assert stored_ids(home) == ["a", "c"]
     assert states(home)["a"] == "COMPLETED"
 
 
@@ -574,7 +571,7 @@ def test_a_damaged_trial_keeps_its_checkpoints_and_that_with_which_it_began(home
     done = collect(home, Request(policy=LATEST))
 
     assert {verdict.storage_id for verdict in done.deleted} == {"b"}
-    assert stored(home) == ["a", "c", "x", "y"]
+    assert stored_ids(home) == ["a", "c", "x", "y"]
     assert any(str(path) in problem for problem in done.problems)
     damaged.journal_path(1).write_bytes(b"")
     with pytest.raises(RecordDamagedError):

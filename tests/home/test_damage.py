@@ -17,6 +17,7 @@ import pytest
 from home.journals import START, everything, new_trial, rebuilt, record, report, stored
 from interfaces.cli.commands import Finished, WarmCli
 from promises import promise
+from stage import flip, replace
 
 from core_sdk._ground.environment import get_cluster_info, use_run_info
 from core_sdk._ground.records import (
@@ -72,12 +73,6 @@ def record_files(home: Home) -> list[Path]:
     return files
 
 
-def flip(content: bytes, bit: int) -> bytes:
-    flipped = bytearray(content)
-    flipped[bit // 8] ^= 1 << bit % 8
-    return bytes(flipped)
-
-
 @pytest.mark.parametrize("num_flips", [80, pytest.param(2000, marks=pytest.mark.timeout(3600))])
 def test_a_flipped_bit_in_a_record_file_is_never_an_answer(recorded: Home, num_flips: int) -> None:
     """A flipped bit in a record is refused by path or has no effect; other trials are listed unchanged."""
@@ -106,13 +101,6 @@ def test_a_flipped_bit_in_a_record_file_is_never_an_answer(recorded: Home, num_f
         assert (index.trials(), index.experiments()) == (trials, experiments)
     # About one bit in fourteen belongs to the checksum's own name.
     assert num_refused > 0.8 * num_flips
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Replaces a file by renaming another over it, as rsync does."""
-    temporary = path.with_name("temporary")
-    temporary.write_bytes(content)
-    temporary.rename(path)
 
 
 def refuses_or_equals(home: Home, path: Path, before: object) -> bool:

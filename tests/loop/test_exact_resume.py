@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import random
@@ -19,6 +18,7 @@ import torch
 from loop import exact_training
 from loop.exact_training import NUM_BATCHES, NUM_EPOCHS, Seen, Training, loader_of
 from promises import promise
+from stage import read_back
 
 from core_sdk.loop import ResumableLoader
 
@@ -43,14 +43,6 @@ def undisturbed() -> list[Seen]:
     return list(Training().run())
 
 
-def stored(content: Any) -> Any:
-    """Stores the content as a checkpoint would and reads it back."""
-    file = io.BytesIO()
-    torch.save(content, file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
-
-
 def scramble() -> None:
     """Changes all random generators, as another program would leave them."""
     random.seed()
@@ -66,7 +58,7 @@ def test_a_training_resumes_exactly_from_each_batch_and_each_validation(
     """A training resumes exactly from every batch and validation, with other numbers of workers too."""
     training = Training(num_workers)
     checkpoints = {
-        i: stored(training.state.state_dict()) for i, _ in enumerate(training.run(), start=1) if training.can_save
+        i: read_back(training.state.state_dict()) for i, _ in enumerate(training.run(), start=1) if training.can_save
     }
 
     assert len(checkpoints) >= NUM_BATCHES // 2

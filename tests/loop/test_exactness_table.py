@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from loop.test_iterables import nodes
 from loop.test_resumable import Budget, Pairs, ranked
 from loop.toy_datasets import Augmented, Counting, Forgetful
 from parts import needs
+from stage import read_back
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, WeightedRandomSampler
 
 from core_sdk import errors, loop
@@ -183,10 +183,7 @@ CASES = [
 
 def stored(state: dict[str, Any]) -> dict[str, Any]:
     """Returns a state as a checkpoint gives it back."""
-    file = io.BytesIO()
-    torch.save(to_plain(state, "the state"), file)
-    file.seek(0)
-    return from_plain(torch.load(file, weights_only=True))  # type: ignore[no-any-return]
+    return from_plain(read_back(to_plain(state, "the state")))  # type: ignore[no-any-return]
 
 
 def plain(batch: Any) -> list[Any]:

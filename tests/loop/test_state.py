@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import datetime
 import enum
-import io
 import random
 import sys
 import threading
@@ -23,6 +22,7 @@ import torch
 from core.rank_threads import Rank, Trial
 from loop.toy_datasets import Counting
 from promises import promise
+from stage import read_back
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import distribute_tensor
@@ -71,14 +71,6 @@ class Training:
         return seen
 
 
-def stored(state: State) -> Any:
-    """Returns the content of a checkpoint after writing and reading it."""
-    file = io.BytesIO()
-    torch.save(state.state_dict(), file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
-
-
 @pytest.fixture(autouse=True)
 def random_numbers() -> Iterator[None]:
     """Seeds all generators before each test."""
@@ -107,7 +99,7 @@ def test_a_training_goes_on_as_if_it_had_not_been_stopped() -> None:
     """A restored training has the same losses, rates, values and random numbers."""
     training = Training()
     training.steps(3)
-    content = stored(training.state)
+    content = read_back(training.state.state_dict())
     expected = training.steps(4), training.scheduler.get_last_lr(), training.values
 
     resumed = Training()
@@ -258,7 +250,7 @@ def test_what_is_kept_of_a_checkpoint_can_be_chosen(core_context: Context) -> No
 
 def test_a_checkpoint_of_another_model_is_refused_with_what_differs() -> None:
     """A checkpoint of another model is refused with the names and shapes that differ."""
-    content = stored(Training(hidden=4).state)
+    content = read_back(Training(hidden=4).state.state_dict())
 
     with pytest.raises(StateMismatchError) as error:
         Training(hidden=5).state.load_state_dict(content)
@@ -270,7 +262,7 @@ def test_a_checkpoint_of_another_model_is_refused_with_what_differs() -> None:
 
 def test_a_checkpoint_of_other_layers_is_refused_with_their_names() -> None:
     """A checkpoint of other layers is refused with the missing and additional names."""
-    content = stored(State(model=nn.ModuleDict({"old": nn.Linear(1, 1), "both": nn.Linear(1, 1)})))
+    content = read_back(State(model=nn.ModuleDict({"old": nn.Linear(1, 1), "both": nn.Linear(1, 1)})).state_dict())
 
     with pytest.raises(StateMismatchError, match=r"the checkpoint has no new\.bias; .* also has old\.bias"):
         State(model=nn.ModuleDict({"new": nn.Linear(1, 1), "both": nn.Linear(1, 1)})).load_state_dict(content)
@@ -295,7 +287,7 @@ def test_a_checkpoint_of_another_optimizer_is_refused(
 ) -> None:
     """A checkpoint of another optimizer is refused."""
     module = nn.Linear(1, 1)
-    content = stored(State(optimizer=torch.optim.Adam(module.parameters())))
+    content = read_back(State(optimizer=torch.optim.Adam(module.parameters())).state_dict())
 
     with pytest.raises(StateMismatchError, match=words):
         State(optimizer=optimizer(module)).load_state_dict(content)
@@ -304,7 +296,7 @@ def test_a_checkpoint_of_another_optimizer_is_refused(
 def test_an_optimizer_may_have_more_options_than_it_had() -> None:
     """A checkpoint whose optimizer has fewer options is accepted."""
     module = nn.Linear(1, 1)
-    content = stored(State(optimizer=torch.optim.Adam(module.parameters())))
+    content = read_back(State(optimizer=torch.optim.Adam(module.parameters())).state_dict())
     del content["objects"]["optimizer"]["param_groups"][0]["maximize"]
 
     State(optimizer=torch.optim.Adam(module.parameters())).load_state_dict(content)
@@ -312,7 +304,7 @@ def test_an_optimizer_may_have_more_options_than_it_had() -> None:
 
 def test_a_checkpoint_with_other_objects_is_refused_unless_it_need_not_be_strict() -> None:
     """A checkpoint with missing or additional objects is refused unless strict=False."""
-    content = stored(State(model=nn.Linear(1, 1), teacher=nn.Linear(1, 1)))
+    content = read_back(State(model=nn.Linear(1, 1), teacher=nn.Linear(1, 1)).state_dict())
     values = {"kept": 1}
     model = nn.Linear(1, 1)
     state = State(model=model, values=values)
@@ -337,10 +329,10 @@ def test_a_checkpoint_that_was_not_stored_by_a_state_is_refused(core_context: Co
 def test_weights_of_a_compiled_model_load_into_a_plain_one_and_back() -> None:
     """State names do not depend on torch.compile()."""
     compiled, plain = torch.compile(nn.Linear(2, 2)), nn.Linear(2, 2)
-    content = stored(State(model=compiled))
+    content = read_back(State(model=compiled).state_dict())
 
     State(model=plain).load_state_dict(content)
-    State(model=compiled).load_state_dict(stored(State(model=plain)))
+    State(model=compiled).load_state_dict(read_back(State(model=plain).state_dict()))
 
     assert list(content["objects"]["model"]) == ["weight", "bias"]
 
@@ -356,7 +348,7 @@ def process_group(tmp_path: Path) -> Iterator[None]:
 @pytest.mark.usefixtures("process_group")
 def test_weights_of_a_distributed_model_load_into_a_plain_one() -> None:
     """The state of a DistributedDataParallel model loads into a plain model."""
-    content = stored(State(model=nn.parallel.DistributedDataParallel(nn.Linear(2, 2))))
+    content = read_back(State(model=nn.parallel.DistributedDataParallel(nn.Linear(2, 2))).state_dict())
 
     State(model=nn.Linear(2, 2)).load_state_dict(content)
 

@@ -10,28 +10,16 @@ import pytest
 import torch
 from pytorch.ranks import Ranks
 from pytorch.test_resume import AskToStop
-from pytorch.trials import LineTrial, StopAfter, fixed_seed
+from pytorch.trials import LineTrial, StopAfter, fit, fixed_seed
 
 from core_sdk.pytorch import Batch, Epoch, LRScheduler, PyTorchCallback, Trainer, init
 
 WINDOW = 4
 
 
-def run(
-    job: str,
-    stop: PyTorchCallback | None = None,
-    kind: type[LineTrial] = LineTrial,
-    window: int = WINDOW,
-    **arguments: Any,
-) -> LineTrial:
+def run(job: str, stop: PyTorchCallback | None = None, window: int = WINDOW, **arguments: Any) -> LineTrial:
     """Trains for three epochs of three batches."""
-    with init(job_id=job, aggregation_frequency=window) as context:
-        fixed_seed(context)
-        trial = kind(context)
-        if stop is not None:
-            trial.callbacks = {"stop": stop}
-        Trainer(trial, context).fit(**{"max_length": Epoch(3), **arguments})
-        return trial
+    return fit(job, stop, window=window, **arguments)[1]
 
 
 @pytest.mark.parametrize("stopped_after", [3, 0, 1, 2, 4, 6])

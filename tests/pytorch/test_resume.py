@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import signal
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from pytorch.trials import LineTrial, StopAfter, fixed_seed
+from pytorch.trials import LineTrial, StopAfter, fit, fixed_seed
 
 from core_sdk import client
 from core_sdk.pytorch import Batch, Epoch, FitResult, PyTorchCallback, PyTorchTrialContext, Trainer, init
@@ -66,16 +67,7 @@ class StopInValidation(LineTrial):
         return super().evaluate_batch(batch, batch_idx)
 
 
-def run(
-    job: str, stop: PyTorchCallback | None = None, kind: type[LineTrial] = LineTrial, **arguments: Any
-) -> tuple[FitResult, LineTrial]:
-    """Begins or resumes the trial of a job."""
-    with init(job_id=job) as context:
-        fixed_seed(context)
-        trial = kind(context)
-        if stop is not None:
-            trial.callbacks = {"stop": stop}
-        return Trainer(trial, context).fit(max_length=Epoch(3), validation_period=Batch(2), **arguments), trial
+run = functools.partial(fit, validation_period=Batch(2))
 
 
 @pytest.mark.parametrize("stopped_after", [2, 0, 1, 3, 7])

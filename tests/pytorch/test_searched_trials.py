@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 from pytorch.trials import LineTrial
+from stage import execute
 
 from core_sdk import client
 from core_sdk._ground.records import STOPPED_BY_SEARCHER, CommandRecord, OperationCompleted
@@ -64,11 +64,6 @@ def begin(home: Home, max_length: dict[str, int] | None, hparams: dict[str, floa
     )
     execute(start)
     return start
-
-
-def execute(start: AttemptStart) -> None:
-    start.lock.release()
-    os.environ["CORE_SDK_RUN_INFO"] = str(start.folder.run_info_path(start.number))
 
 
 def fit(*stop: PyTorchCallback, **arguments: Any) -> FitResult:

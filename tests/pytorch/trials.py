@@ -73,6 +73,23 @@ class StopAfter(pytorch.PyTorchCallback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+def fit(
+    job: str,
+    stop: pytorch.PyTorchCallback | None = None,
+    kind: type[LineTrial] = LineTrial,
+    *,
+    window: int = 1,
+    **arguments: Any,
+) -> tuple[pytorch.FitResult, LineTrial]:
+    """Begins or resumes the trial of a job, which takes three epochs of three batches."""
+    with pytorch.init(job_id=job, aggregation_frequency=window) as context:
+        fixed_seed(context)
+        trial = kind(context)
+        if stop is not None:
+            trial.callbacks = {"stop": stop}
+        return pytorch.Trainer(trial, context).fit(**{"max_length": pytorch.Epoch(3), **arguments}), trial
+
+
 def fixed_seed(context: pytorch.PyTorchTrialContext) -> None:
     """Gives every trial of a test the same seed."""
     context.core_context.info.trial.trial_seed = SEED

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from interfaces.cli.commands import Cli, StartCli, WriteScript
-from processes import TIMEOUT_S, wait_for
+from processes import TIMEOUT_S, is_living, wait_for
 from promises import promise
 
 from core_sdk._execution.agent.starting import Agent
@@ -43,13 +43,6 @@ def agent_of(pid: int) -> psutil.Process:
     """The agent that a command has started."""
     [agent] = [child for child in psutil.Process(pid).children() if "core_sdk._execution.agent" in child.cmdline()]
     return agent
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def state(cli: Cli) -> str:
@@ -165,7 +158,7 @@ def test_what_a_script_leaves_behind_is_ended_with_it(
     )
 
     run = cli("run", "--", sys.executable, str(script))
-    is_left = is_running(int((tmp_path / "left").read_text()))
+    is_left = is_living(int((tmp_path / "left").read_text()))
     running = home.trial(1).running_attempt()
     (tmp_path / "go").touch()
     log = home.trial(1).log_path(1)

@@ -46,11 +46,6 @@ unpack_for_trial(home, sys.argv[2], home.folder(int(sys.argv[3])))
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home.create(tmp_path / "home")
-
-
-@pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A code directory that holds one script."""
     return write(tmp_path / "model", {"train.py": "print('trained')\n"})

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -16,7 +19,13 @@ from core_sdk._home import Home
 from core_sdk.errors import MasterError
 
 # A cluster beside that of the other tests: an attempt outlives its master, and would hold a place that they count.
-__all__ = ["cli", "end_of_masters", "ray_address", "ray_on_hosts"]
+__all__ = ["cli", "end_of_masters", "ray_address", "ray_on_hosts", "this_python"]
+
+
+@pytest.fixture(autouse=True)
+def this_python() -> None:
+    """Makes `python` the interpreter of the tests."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture(autouse=True)

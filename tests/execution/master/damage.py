@@ -115,16 +115,3 @@ def opened_master(home: Home, num_slots: int = 2) -> Iterator[threading.Thread]:
         master.stop()
         thread.join()
         master.close()
-
-
-def flip(content: bytes, bit: int) -> bytes:
-    flipped = bytearray(content)
-    flipped[bit // 8] ^= 1 << bit % 8
-    return bytes(flipped)
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Replaces a file by renaming another over it, as rsync does."""
-    temporary = path.with_name("temporary")
-    temporary.write_bytes(content)
-    temporary.rename(path)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from execution.master.damage import HomeWithExperiments, flip, made_home, replace
+from execution.master.damage import HomeWithExperiments, made_home
+from stage import flip, replace
 
 from core_sdk._execution.agent.starting import AgentSpawner
 from core_sdk._execution.experiments.protocol import ChangeSettings
@@ -23,12 +24,6 @@ from core_sdk.errors import CoreSDKError
 
 _OF_PROCESSES = (".lock", ".alive", ".supervised", ".sock", ".log", "tracker.db")
 """Ends of the names of files that hold no records, or are made again when they are damaged."""
-
-
-@pytest.fixture(autouse=True)
-def this_python() -> None:
-    """Makes `python` the interpreter of the tests."""
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture(scope="module")

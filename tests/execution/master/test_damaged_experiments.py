@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from execution.master.damage import HomeWithExperiments, flip, made_home, opened_master, replace
+from execution.master.damage import HomeWithExperiments, made_home, opened_master
 from interfaces.cli.commands import Finished, WarmCli
 from masters import running_master
 from processes import wait_for
 from promises import promise
+from stage import flip, replace
 
 from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import GetStatus, Want
@@ -23,12 +23,6 @@ from core_sdk._home.deletion.collection import Request, collect
 from core_sdk.errors import MasterError
 
 FILES = ["experiment.json", "config.json", "submission.json", "events.journal"]
-
-
-@pytest.fixture(autouse=True)
-def this_python() -> None:
-    """Makes `python` the interpreter of the tests."""
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture

@@ -47,12 +47,6 @@ with core.init() as context:
 """
 
 
-@pytest.fixture(autouse=True)
-def this_python() -> None:
-    """Makes `python` the interpreter of the tests."""
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-
-
 def search(home: Home, tmp_path: Path) -> int:
     return submit_search(home, tmp_path, max_trials=3, max_time=4, train=TRAIN)
 

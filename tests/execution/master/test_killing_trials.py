@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,12 +24,6 @@ with core.init() as context:
 """
 
 WAIT_IF_SECOND = WAIT_IF_FIRST.replace("trial_id == 1", "trial_id == 2")
-
-
-@pytest.fixture(autouse=True)
-def this_python() -> None:
-    """Makes `python` the interpreter of the tests."""
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: Path) -> None:

@@ -25,12 +25,6 @@ from core_sdk.errors import MasterError, MasterRefusedError
 FULL_DISK = Path(__file__).parent / "full_disk_master.py"
 
 
-@pytest.fixture(autouse=True)
-def this_python() -> None:
-    """Makes `python` the interpreter of the tests."""
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-
-
 def test_slots_that_this_machine_will_never_have_are_refused(home: Home, tmp_path: Path) -> None:
     """A trial that needs more slots than the machine has is refused and leaves no experiment."""
     Home.create(home.root)

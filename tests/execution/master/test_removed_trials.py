@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import psutil
@@ -37,12 +35,6 @@ with core.init() as context:
     while context.info.trial.trial_id == 1 and not context.preempt.should_preempt():
         time.sleep(0.1)
 """
-
-
-@pytest.fixture(autouse=True)
-def this_python() -> None:
-    """Makes `python` the interpreter of the tests."""
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def begin(home: Home, tmp_path: Path) -> tuple[int, int]:

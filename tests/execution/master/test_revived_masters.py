@@ -6,7 +6,6 @@ import functools
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,12 +38,6 @@ with core.init() as context:
     while not Path(%r).exists() and not context.preempt.should_preempt():
         time.sleep(0.1)
 """
-
-
-@pytest.fixture(autouse=True)
-def this_python() -> None:
-    """Makes `python` the interpreter of the tests."""
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture

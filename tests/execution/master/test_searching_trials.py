@@ -34,12 +34,6 @@ searcher: {name: random, metric: loss, max_trials: 2, max_concurrent_trials: 2}
 """
 
 
-@pytest.fixture(autouse=True)
-def this_python() -> None:
-    """Makes `python` the interpreter of the tests."""
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-
-
 def test_a_search_stops_the_worse_trials(home: Home, tmp_path: Path) -> None:
     """Each stopped trial ends with a checkpoint, before its last epoch, and is shown as completed by the searcher."""
     experiment_id = submit_search(home, tmp_path, max_trials=4, max_concurrent=2)

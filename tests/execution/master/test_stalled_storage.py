@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,12 +24,6 @@ from core_sdk._ground.records import AttemptBegun, ValidationRead, Wish
 from core_sdk._home import Home, open_view
 from core_sdk._home.deletion import delete_experiment
 from core_sdk.errors import TrialRunningError
-
-
-@pytest.fixture(autouse=True)
-def this_python() -> None:
-    """Makes `python` the interpreter of the tests."""
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @dataclass(frozen=True)

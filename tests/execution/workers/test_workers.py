@@ -7,11 +7,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from execution.workers.engines import programs_on
 from execution.workers.programs import Programs
-from processes import wait_for
+from processes import is_living, wait_for
 from promises import promise
 
 
@@ -844,13 +843,6 @@ def test_sixty_four_workers_start_answer_and_end(programs: Programs) -> None:
 
 def _wait_until_gone(pids: list[int]) -> None:
     deadline = time.monotonic() + 30
-    while left := [pid for pid in pids if _is_running(pid)]:
+    while left := [pid for pid in pids if is_living(pid)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from buckets.work import Scene
 from parts import needs
 from promises import promise
 from saving import checkpoint_ids
+from stage import told_of
 
 from core_sdk._ground.records import FileEntry, Manifest, encode_manifest
 from core_sdk._home import Home
@@ -85,10 +85,6 @@ def error_of(call: Callable[[], object]) -> CoreSDKError:
     with pytest.raises(CoreSDKError) as raised:
         call()
     return raised.value
-
-
-def told_of(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)) + repr(error)
 
 
 @pytest.mark.parametrize("server_name", ONE_PER_STORE)

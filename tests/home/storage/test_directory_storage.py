@@ -19,6 +19,7 @@ import pytest
 from processes import wait_for
 from promises import promise
 from saving import checkpoint_ids, store_alone, upload
+from stage import staged
 
 from core_sdk._ground.records import MANIFEST_NAME, Manifest, decode_manifest, encode_manifest, from_json
 from core_sdk._home.storage import METADATA_NAME, DirectoryStorage
@@ -57,11 +58,6 @@ def tree(directory: Path) -> dict[str, bytes | None]:
         for path in directory.rglob("*")
         if path.name not in (METADATA_NAME, MANIFEST_NAME)
     }
-
-
-def staged(storage: DirectoryStorage) -> list[Path]:
-    """Returns everything that is left where checkpoints are written and removed."""
-    return sorted((storage.root / ".staging").rglob("*"))
 
 
 def edit_manifest(storage: DirectoryStorage, storage_id: str, edit: Callable[[Manifest], Manifest]) -> None:

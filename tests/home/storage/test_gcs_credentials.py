@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from buckets.strict_gcs import StrictGcs, start_strict_gcs
 from buckets.strict_gcs._answers import NO_CREDENTIALS, Answer, in_json
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from stage import told_of
 
 from core_sdk._home.storage._checksum import checksum
 from core_sdk._home.storage.bucket._bucket import Bucket, TransientError
@@ -62,10 +62,6 @@ def bucket(
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
     monkeypatch.setenv("API_ENDPOINT_OVERRIDE", endpoint)
     return open_bucket(server.make_bucket())
-
-
-def told_of(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)) + repr(error)
 
 
 def test_missing_credentials_are_missed_at_once() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from buckets.strict_gcs._answers import (
     not_permitted,
     page,
 )
+from stage import told_of
 
 from core_sdk._ground.records import FileEntry
 from core_sdk._home.storage._checksum import checksum
@@ -86,11 +86,6 @@ def content_of(bucket: Bucket, name: str) -> bytes:
 
 def names_in(bucket: Bucket, under: str = "") -> list[str]:
     return [stored.name for stored in bucket.list(under)]
-
-
-def told_of(error: BaseException) -> str:
-    """Returns everything that a person would see of an error."""
-    return "".join(traceback.format_exception(error)) + repr(error)
 
 
 def test_parts_travel_in_any_order_and_become_one_object(bucket: Bucket, file: Path) -> None:

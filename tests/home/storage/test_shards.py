@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from saving import checkpoint_ids, store_alone
+from stage import staged
 
 from core_sdk._ground.records import FileEntry
 from core_sdk._home.storage import DirectoryStorage, Shard, ShardUnion, Staging, file_conflicts, unite
@@ -52,10 +53,6 @@ def bring_together(stagings: list[Staging]) -> ShardUnion:
 def discard_all(stagings: list[Staging]) -> None:
     for staging in stagings:
         staging.discard()
-
-
-def staged(storage: DirectoryStorage) -> list[Path]:
-    return sorted((storage.root / ".staging").rglob("*"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import pytest
 from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import damage, new_attempt, new_trial, store
-from saving import checkpoint_ids
+from stage import stored_ids
 
 from core_sdk._home import Home, TrialFolder
 from core_sdk._home.attempts.continuation import newest_good_checkpoint
@@ -26,21 +26,17 @@ def folder(home: Home) -> TrialFolder:
     return folder
 
 
-def stored(home: Home) -> list[str]:
-    return checkpoint_ids(DirectoryStorage(home.checkpoints))
-
-
 def test_a_trial_is_deleted_after_a_question(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """No answer is a no; its records and checkpoints go, and its number is not given again."""
     unasked = cli("trial", "delete", "1")
     refused = cli("trial", "delete", "1", stdin="n\n")
-    stored_before = stored(home)
+    stored_before = stored_ids(home)
     agreed = cli("trial", "delete", "1", stdin="y\n")
     again = cli("trial", "delete", "1", "--yes")
 
     assert (unasked.status, refused.status, agreed.status, again.status) == (1, 1, 0, 3)
     assert stored_before == ["a", "b"]
-    assert stored(home) == []
+    assert stored_ids(home) == []
     assert json.loads(cli("trial", "list", "--json").output) == []
     assert json.loads(cli("checkpoint", "list", "--json", "--deleted").output) == []
     assert home.create_trial().trial_id == 2
@@ -67,7 +63,7 @@ def test_an_experiment_is_deleted_with_its_trials(home: Home, folder: TrialFolde
     experiments = json.loads(cli("experiment", "list", "--json").output)
     assert deleted.status == 0
     assert [experiment["name"] for experiment in experiments] == ["letters"]
-    assert stored(home) == []
+    assert stored_ids(home) == []
 
 
 def test_a_deleted_checkpoint_is_remembered(home: Home, folder: TrialFolder, cli: Cli) -> None:
@@ -149,7 +145,7 @@ def test_the_beginning_of_an_id_names_a_checkpoint(home: Home, cli: Cli) -> None
 
     assert [ended.status for ended in named] == [0] * len(named)
     assert all("0c1a-first" in ended.output for ended in named if "copy" not in ended.output)
-    assert stored(home) == ["0c1b-second"]
+    assert stored_ids(home) == ["0c1b-second"]
     assert (ambiguous.status, unknown.status) == (2, 3)
     assert "0c1a-first, 0c1b-second" in " ".join(ambiguous.errors.split())
 

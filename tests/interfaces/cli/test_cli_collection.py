@@ -7,7 +7,7 @@ import json
 import pytest
 from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import damage, new_attempt, new_trial, store
-from saving import checkpoint_ids
+from stage import stored_ids
 
 from core_sdk._ground.records import RetentionPolicy
 from core_sdk._home import Home, TrialFolder
@@ -27,23 +27,19 @@ def folder(home: Home) -> TrialFolder:
     return folder
 
 
-def stored(home: Home) -> list[str]:
-    return checkpoint_ids(DirectoryStorage(home.checkpoints))
-
-
 def test_gc_shows_asks_and_deletes(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """`gc` shows what it keeps, why, and what it frees, and the answer "no" deletes nothing."""
     options = ("checkpoint", "gc", "--save-trial-best", "1", "--metric", "loss")
 
     shown = cli(*options, "--dry-run")
     refused = cli(*options, stdin="n\n")
-    after_no = stored(home)
+    after_no = stored_ids(home)
     deleted = cli(*options, "--yes")
 
     assert (shown.status, deleted.status) == (0, 0)
     assert refused.status != 0
     assert after_no == ["a", "b", "c"]
-    assert stored(home) == ["b", "c"]
+    assert stored_ids(home) == ["b", "c"]
     assert "best 1 of trial 1" in shown.output
     assert "to be deleted: 1 checkpoint, " in shown.output
     assert "deleted 1 checkpoint, " in deleted.output
@@ -59,7 +55,7 @@ def test_gc_refuses_a_metric_that_nobody_reported(home: Home, cli: Cli) -> None:
     options = ("checkpoint", "gc", "--save-trial-best", "1", "--save-trial-latest", "1", "--yes")
 
     mistyped = cli(*options, "--metric", "los")
-    after = stored(home)
+    after = stored_ids(home)
     right = cli(*options, "--metric", "loss")
 
     assert mistyped.status not in (0, 1)
@@ -67,7 +63,7 @@ def test_gc_refuses_a_metric_that_nobody_reported(home: Home, cli: Cli) -> None:
     assert "accuracy, loss" in mistyped.errors
     assert after == ["1", "2", "3", "4"]
     assert right.status == 0
-    assert stored(home) == ["2", "4"]
+    assert stored_ids(home) == ["2", "4"]
 
 
 def test_gc_by_a_metric_of_another_experiment_deletes_nothing_that_lacks_it(home: Home, cli: Cli) -> None:
@@ -82,7 +78,7 @@ def test_gc_by_a_metric_of_another_experiment_deletes_nothing_that_lacks_it(home
     result = cli("checkpoint", "gc", "--save-trial-best", "1", "--metric", "loss", "--yes")
 
     assert result.status == 0
-    assert stored(home) == ["first-1", "first-3", "second-1", "second-2", "second-3"]
+    assert stored_ids(home) == ["first-1", "first-3", "second-1", "second-2", "second-3"]
 
 
 def test_gc_without_any_policy_removes_only_what_dead_processes_have_left(
@@ -100,7 +96,7 @@ def test_gc_without_any_policy_removes_only_what_dead_processes_have_left(
     assert "--save-trial-best" in result.errors
     assert was_there
     assert not left.exists()
-    assert stored(home) == ["a", "b", "c"]
+    assert stored_ids(home) == ["a", "b", "c"]
 
 
 def test_gc_tells_programs_what_it_decided(home: Home, folder: TrialFolder, cli: Cli) -> None:
@@ -122,7 +118,7 @@ def test_gc_tells_programs_what_it_decided(home: Home, folder: TrialFolder, cli:
     assert told["rules"]["1"]["metric"] == {"name": "loss", "smaller_is_better": False}
     assert {verdict["storage_id"] for verdict in told["verdicts"] if verdict["is_kept"]} == {"a"}
     assert set(told["deleted"]) == {"b", "c"}
-    assert stored(home) == ["a"]
+    assert stored_ids(home) == ["a"]
 
 
 def test_gc_keeps_checkpoints_at_intervals(home: Home, folder: TrialFolder, cli: Cli) -> None:
@@ -147,7 +143,7 @@ def test_pins_are_shown_and_respected(home: Home, folder: TrialFolder, cli: Cli)
     described = cli("checkpoint", "describe", "a")
     refused = cli("checkpoint", "delete", "a", "--yes")
     cli("checkpoint", "gc", "--save-trial-best", "0", "--yes")
-    kept = stored(home)
+    kept = stored_ids(home)
     cli("checkpoint", "unpin", "a")
     deleted = cli("checkpoint", "delete", "a", "--yes")
 
@@ -156,7 +152,7 @@ def test_pins_are_shown_and_respected(home: Home, folder: TrialFolder, cli: Cli)
     assert "for the paper" in described.output
     assert "pinned: for the paper" in refused.errors
     assert kept == ["a", "b", "c"]
-    assert stored(home) == ["b", "c"]
+    assert stored_ids(home) == ["b", "c"]
 
 
 def test_a_mistyped_id_pins_nothing(home: Home, folder: TrialFolder, cli: Cli) -> None:
@@ -212,4 +208,4 @@ def test_a_part_of_a_checkpoint_is_deleted(home: Home, cli: Cli) -> None:
 
     assert (nothing.status, nothing.output) == (1, "")
     assert "deleted checkpoint a" in everything.output
-    assert stored(home) == []
+    assert stored_ids(home) == []
