@@ -14,7 +14,7 @@ from core_sdk._ground.environment import RankPlace, is_horovod_launch, num_ranks
 from core_sdk._runtime.backends import usual_backend
 from core_sdk._runtime.devices import use_own_gpu
 from core_sdk.core import DistributedContext
-from core_sdk.core._init import only_rank
+from core_sdk.core._ranks import only_rank
 
 
 @contextlib.contextmanager

@@ -10,14 +10,13 @@ One code path on and off a cluster. A process that nobody started begins a trial
 from core_sdk._distributed import DistributedContext
 from core_sdk.core._checkpoint import CheckpointContext, DownloadMode
 from core_sdk.core._context import Context
-from core_sdk.core._event_files import TensorboardMode
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._init import init
 from core_sdk.core._logger import Logger
 from core_sdk.core._preempt import PreemptContext, PreemptMode
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext, SearcherMode, SearcherOperation, Unit
-from core_sdk.core._train import EarlyExitReason, TrainContext
+from core_sdk.core._train import EarlyExitReason, TensorboardMode, TrainContext
 
 __all__ = [
     "CheckpointContext",

@@ -19,14 +19,16 @@ class Announcements:
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
 
-    def begin(self) -> None:
+    @classmethod
+    def begun(cls, attempt: Attempt) -> Announcements:
         """Says which trial it is, where its records are, and how to see them."""
-        attempt, record = self._attempt, self._attempt.record
+        record = attempt.record
         which = _which(attempt)
         if attempt.number > 1:
             which += f", attempt {attempt.number}, from step {attempt.info.trial.steps_completed}"
         home = attempt.folder.home_root
         _say(f"{which}, recorded in {home}; `core-sdk trial describe {record.trial_id}` shows it")
+        return cls(attempt)
 
     def end(self) -> None:
         """Says how the trial has ended, as lists do, and what to do next."""

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import sys
 import time
-import traceback
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Protocol
 
 from core_sdk._distributed import DistributedContext
-from core_sdk._ground.environment import launch_directory
-from core_sdk._ground.exiting import ProgramExit, last_error
+from core_sdk._ground.environment import is_script, launch_directory, stop_signals
+from core_sdk._ground.exiting import ProgramExit
 from core_sdk._ground.keywords import STEPS, add_what_was_meant
 from core_sdk._ground.pickling import OfOneProcess
-from core_sdk._ground.records import Alert, ClusterInfo, Ended, Outcome, check_text
-from core_sdk._home import TrialFolder
+from core_sdk._ground.records import Alert, ClusterInfo, check_text
+from core_sdk._home import Home, TrialFolder
 from core_sdk._home.attempts.claiming import Attempt
-from core_sdk._home.attempts.continuation import has_checkpoint
 from core_sdk._home.attempts.definition import record_hparams
-from core_sdk._home.states import SAVE_FAILED, TRY_AGAIN
 from core_sdk._home.storage import Storage
 from core_sdk.core._announcements import Announcements
-from core_sdk.core._checkpoint import CheckpointContext
-from core_sdk.core._collection import collect_at_end
+from core_sdk.core._checkpoint import CheckpointContext, Grace
+from core_sdk.core._ending import Ending, invalid_hp_of
 from core_sdk.core._experimental import ExperimentalCoreContext
-from core_sdk.core._farewells import Farewells
 from core_sdk.core._notebook import NotebookCells
-from core_sdk.core._preempt import PreemptContext, tell_launcher
+from core_sdk.core._preempt import PreemptContext
 from core_sdk.core._profiler import ProfilerContext
+from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import SearcherContext
-from core_sdk.core._train import EarlyExitReason, TrainContext
-from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
+from core_sdk.core._settings import ProcessSettings
+from core_sdk.core._train import EarlyExitReason, Ledger, TrainContext
 
 logger = logging.getLogger("core_sdk.core")
 
@@ -46,8 +41,6 @@ _LEVELS: dict[str, int] = {
     "warn": logging.WARNING,
     "error": logging.ERROR,
 }
-_MAX_ERROR_CHARS = 16_384
-_INVALID_HP = f"{InvalidHP.__module__}.{InvalidHP.__qualname__}"
 
 
 class Service(Protocol):
@@ -91,33 +84,73 @@ class Context(OfOneProcess):
 
     def __init__(
         self,
-        *,
         attempt: Attempt,
-        checkpoint: CheckpointContext,
         storage: Storage,
         distributed: DistributedContext,
-        experimental: ExperimentalCoreContext,
-        preempt: PreemptContext,
-        profiler: ProfilerContext,
-        searcher: SearcherContext,
-        train: TrainContext,
-        services: Sequence[Service],
-        program: ProgramExit | None = None,
+        settings: ProcessSettings,
+        ledger: Ledger,
+        *,
+        earlier: Mapping[str, str] = {},
+        resumption: Resumption | None = None,
+        services: Sequence[Service] = (),
         announcements: Announcements | None = None,
         is_started_again: bool = False,
     ) -> None:
-        """`program` is the exit of the script, if it is one. `is_started_again`: after a stop, if its status is 75."""
-        self.checkpoint = checkpoint
-        self.distributed = distributed
-        self.experimental = experimental
-        self.preempt = preempt
-        self.profiler = profiler
-        self.searcher = searcher
-        self.train = train
+        """`ledger` decides which reports are recorded. `is_started_again`: after a stop, if the program's status is 75.
+
+        The Context of a writer stores no checkpoints, has no length, and is not stopped by a pause of the trial.
+        `earlier` has the trial's checkpoints, as for a `CheckpointContext`.
+        """
+        folder, journal, is_writer = attempt.folder, attempt.journal, attempt.writer != ""
+        attempts = [(folder.trial_id, attempt.number), *([] if attempt.starter is None else [attempt.starter])]
         self.info = attempt.info
+        self.distributed = distributed
+        self.experimental = ExperimentalCoreContext(journal)
+        self.profiler = profiler = ProfilerContext(journal, distributed.local_rank)
+        self.train = TrainContext(
+            folder=folder,
+            journal=journal,
+            ledger=ledger,
+            distributed=distributed,
+            tensorboard_mode=settings.tensorboard_mode,
+            is_home_shared=attempt.is_home_shared,
+            resumption=resumption,
+        )
+        self.preempt = preempt = PreemptContext(
+            home=Home(folder.home_root),
+            attempts=() if is_writer else attempts,
+            journal=journal,
+            distributed=distributed,
+            preempt_mode=settings.preempt_mode,
+            deadline=settings.stop_at,
+            launch_directory=None if is_writer else launch_directory(),
+            stop_signals=stop_signals(),
+            clouds=settings.clouds,
+            is_of_script=is_script(),
+        )
+        self.checkpoint = CheckpointContext(
+            storage,
+            distributed,
+            journal,
+            Grace(settings.grace_s, lambda: preempt.stop_known_at),
+            folder,
+            attempt.info,
+            earlier,
+            resumption,
+            is_read_only=is_writer,
+        )
+        self.searcher = SearcherContext(
+            distributed=distributed,
+            train=self.train,
+            journal=journal,
+            preempt=preempt,
+            folder=folder,
+            max_length=None if is_writer else attempt.record.max_length,
+        )
         self._attempt = attempt
-        self._journal = attempt.journal
-        self._ending = _Ending(attempt, checkpoint, storage, preempt, distributed, program, is_started_again)
+        self._journal = journal
+        program = ProgramExit.watched() if is_script() else None
+        self._ending = Ending(attempt, self.checkpoint, storage, preempt, distributed, program, is_started_again)
         self._open = contextlib.ExitStack()
         self._services: list[Service] = [*services, preempt]
         self._is_started = False
@@ -205,7 +238,7 @@ class Context(OfOneProcess):
     ) -> None:
         if isinstance(exc_val, TypeError):
             add_what_was_meant(exc_val, TrainContext, STEPS)
-        invalid_hp = _invalid_hp(exc_val)
+        invalid_hp = invalid_hp_of(exc_val)
         if invalid_hp is not None:
             logger.info("these hyperparameters cannot be trained: %s", invalid_hp)
             self.train.report_early_exit(EarlyExitReason.INVALID_HP)
@@ -261,208 +294,7 @@ class Context(OfOneProcess):
         self._journal.append(Alert(time=time.time(), title=title, description=description, level=name))
 
 
-class _Ending:
-    """The end of the attempt, which is recorded once."""
-
-    def __init__(
-        self,
-        attempt: Attempt,
-        checkpoint: CheckpointContext,
-        storage: Storage,
-        preempt: PreemptContext,
-        distributed: DistributedContext,
-        program: ProgramExit | None,
-        is_started_again: bool,
-    ) -> None:
-        self._attempt = attempt
-        self._storage = storage
-        self._checkpoint = checkpoint
-        self._preempt = preempt
-        self._rank = distributed.rank
-        self._is_chief = distributed.is_chief
-        self._farewells = Farewells(distributed.channel)
-        self._process = os.getpid()
-        self._program = program
-        self._is_started_again = is_started_again
-        if program is not None:
-            program.status = None  # of an exit that was caught
-            program.begin(attempt.folder.path)
-        # The errors of an earlier cell of a notebook, and of a handler in which the script runs; their ids only, since
-        # their frames may hold a model.
-        self._past_error_ids = (id(last_error()), id(sys.exception()))
-        self._outcome: Outcome | None = None
-        self._error_text: str | None = None
-        self.error: BaseException | None = None
-        """The error that the other ranks are told."""
-
-    def is_foreign(self) -> bool:
-        """Returns whether this is a forked child: the attempt belongs to the parent."""
-        return os.getpid() != self._process
-
-    def note(self, error: BaseException | None) -> None:
-        """Notes the outcome of a script that leaves the Context with `error`, or without one."""
-        if isinstance(error, GeneratorExit):
-            self.note_exit()
-            return
-        if not self.is_good(error):
-            self.error = error
-        invalid_hp = _invalid_hp(error)
-        if invalid_hp is not None:
-            self._outcome, self._error_text = "invalid_hp", invalid_hp
-        elif _is_interrupt(self.error):
-            self._outcome = "canceled"
-        elif self.error is not None:
-            self._outcome, self._error_text = "error", _describe(self.error)
-        else:
-            self._outcome = "paused" if self._preempt.is_acknowledged else "completed"
-
-    def is_good(self, error: BaseException | None) -> bool:
-        """Returns whether a script that leaves the Context with `error` has ended well."""
-        good_codes = (None, 0, TRY_AGAIN) if self._preempt.is_acknowledged else (None, 0)
-        # A generator that holds the Context was closed, because nobody needs more of it.
-        return error is None or isinstance(error, GeneratorExit) or _exits_with(error, good_codes)
-
-    def note_close(self) -> None:
-        """Notes the outcome of a script that calls `close()`, as in `finally:`, perhaps while an error is raised."""
-        error = sys.exception()
-        self.note(None if id(error) in self._past_error_ids else error)
-
-    def note_exit(self) -> None:
-        """Notes the outcome of a Context that Python closes.
-
-        It does so at the interpreter's exit, when no variable holds the Context, or with the generator that holds it.
-        """
-        error = last_error()
-        if id(error) in self._past_error_ids:
-            error = None
-        if error is None and self._program is not None and self._program.status is not None:
-            error = SystemExit(self._program.status)
-        self.note(error)
-        if self._outcome in ("completed", "paused"):
-            # The exit status of the program, if anybody sees it, tells whether it has ended well.
-            self._outcome = "exited"
-
-    def await_save(self) -> None:
-        """Waits for the save in the background. A failed save becomes the error, unless there is one already."""
-        try:
-            self._checkpoint.close()
-        except Exception as error:
-            if self.error is None:
-                self.note(error)
-                raise
-            logger.error("the checkpoint that was being stored in the background is lost", exc_info=error)
-        except BaseException as error:
-            # A second Ctrl-C, say.
-            if self.error is None:
-                self.note(error)
-            raise
-
-    def record(self) -> None:
-        if self._is_chief:
-            self._heed_others()
-        else:
-            self._farewells.say(self.error)
-        self._explain_stop()
-        self._attempt.journal.append(
-            Ended(time=time.time(), outcome=self._outcome or "completed", error=self._error_text)
-        )
-        if self._attempt.writer:
-            return  # launcher and job are told of the trial's end, not of this one
-        if self._outcome in ("completed", "invalid_hp"):
-            tell_launcher(launch_directory(), "completed")
-        if self._outcome in ("completed", "paused", "invalid_hp"):
-            tell_launcher(launch_directory(), f"left-{self._rank}")
-        self._replace_status()
-
-    def _replace_status(self) -> None:
-        """Has the program's exit status say that it is to be started again, which Python's own would not."""
-        if self._program is None or not self._preempt.is_acknowledged:
-            return
-        if self._outcome in ("paused", "exited") and self._is_started_again:
-            self._program.replace(TRY_AGAIN, self._attempt.folder.path)
-        elif (
-            self.error is not None
-            and self.error is self._checkpoint.failed_save
-            and has_checkpoint(self._attempt.folder)
-        ):
-            self._program.replace_for(self.error, SAVE_FAILED)
-
-    def _explain_stop(self) -> None:
-        """Notes in the error that the ranks stopped at different steps, which errors of collectives do not say."""
-        # An error of the channel names the rank that is the cause.
-        if isinstance(self.error, ChannelError) or (unevenness := self._preempt.unevenness()) is None:
-            return
-        if self.error is None:
-            logger.warning("%s", unevenness)
-            return
-        self.error.add_note(unevenness)
-        if self._outcome == "error":
-            self._error_text = _clipped(f"{self._error_text}\n{unevenness}\n")
-
-    def collect(self) -> None:
-        if self._outcome in ("completed", "exited") and not self._preempt.is_acknowledged:
-            collect_at_end(self._attempt, self._storage)
-
-    def _heed_others(self) -> None:
-        """Adds the error of another rank, which often is the cause of this rank's: a lost connection, for example."""
-        if self.error is None:
-            self._farewells.await_all()
-        failure = self._farewells.failure()
-        if failure is None or self._outcome in ("invalid_hp", "canceled") or isinstance(self.error, ChannelError):
-            return
-        invalid_hp = _invalid_hp(failure)
-        if invalid_hp is not None:
-            self._outcome, self._error_text = "invalid_hp", invalid_hp
-        elif _is_interrupt(failure):
-            self._outcome, self._error_text = "canceled", None
-        elif not _is_same(self.error, failure):
-            own_text = f"{self._error_text}\n" if self._error_text else ""
-            self._outcome, self._error_text = "error", _clipped(f"{own_text}{failure}\n{_headline(failure)}")
-
-
-def _close_forgotten(open_parts: contextlib.ExitStack, ending: _Ending) -> None:
+def _close_forgotten(open_parts: contextlib.ExitStack, ending: Ending) -> None:
     if not ending.is_foreign():
         ending.note_exit()
         open_parts.close()
-
-
-def _exits_with(error: BaseException, codes: Sequence[int | None]) -> bool:
-    return isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)) and error.code in codes
-
-
-def _invalid_hp(error: BaseException | None) -> str | None:
-    """Returns the message of an `InvalidHP` that was raised on this rank or on another; else None."""
-    if isinstance(error, InvalidHP):
-        return str(error)
-    if isinstance(error, RankFailedError) and error.error_text.partition(":")[0] == _INVALID_HP:
-        return error.error_text.partition(":")[2].strip()
-    return None
-
-
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Returns whether the error is a Ctrl-C on this rank or on another."""
-    if isinstance(error, RankFailedError):
-        return error.error_text.partition(":")[0] == KeyboardInterrupt.__name__
-    return isinstance(error, KeyboardInterrupt)
-
-
-def _is_same(own: BaseException | None, failure: ChannelError) -> bool:
-    """Returns whether both ranks raised the same error."""
-    if own is None or not isinstance(failure, RankFailedError):
-        return False
-    return "".join(traceback.format_exception_only(own)).strip() == failure.error_text
-
-
-def _describe(error: BaseException) -> str:
-    return _clipped("".join(traceback.format_exception(error)) + _headline(error))
-
-
-def _headline(error: BaseException) -> str:
-    """Returns the text's last line, which lists show: it names the other rank, as its traceback does not."""
-    if not isinstance(error, RankFailedError):
-        return ""
-    return f"\nrank {error.rank} failed: {error.error_text.rpartition(chr(10))[2]}\n"
-
-
-def _clipped(text: str) -> str:
-    return text if len(text) <= _MAX_ERROR_CHARS else "…" + text[-_MAX_ERROR_CHARS:]

@@ -1,29 +1,14 @@
-"""`init()`: the one place that chooses implementations, and for writers `_writer._opening`."""
+"""`init()` claims the attempt that a script executes, or the name of a writer, and returns its `Context`."""
 
 from __future__ import annotations
 
 import datetime
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from core_sdk._distributed import DistributedContext, has_process_group
-from core_sdk._ground.environment import (
-    StopNoticeSettings,
-    WriterSettings,
-    is_quiet,
-    is_script,
-    known_grace_s,
-    launch_directory,
-    left_job,
-    num_ranks_started,
-    run_info,
-    stop_signals,
-    torchrun_launch,
-)
-from core_sdk._ground.exiting import ProgramExit
+from core_sdk._distributed import DistributedContext
+from core_sdk._ground.environment import WriterSettings, is_quiet, launch_directory, left_job, run_info, torchrun_launch
 from core_sdk._ground.files import file_url
 from core_sdk._ground.keywords import says_what_is_meant
 from core_sdk._ground.records import ClusterInfo
@@ -35,22 +20,17 @@ from core_sdk._home.history import read_history
 from core_sdk._home.storage import Storage, open_storage, storage_from_url
 from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together, open_home
-from core_sdk.core._checkpoint import CheckpointContext, Grace
 from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context
 from core_sdk.core._environment_recorder import EnvironmentRecorder
-from core_sdk.core._event_files import TensorboardMode
-from core_sdk.core._experimental import ExperimentalCoreContext
-from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
-from core_sdk.core._preempt._clouds import Cloud, chosen_clouds
-from core_sdk.core._profiler import ProfilerContext
+from core_sdk.core._preempt import PreemptMode
+from core_sdk.core._ranks import joined_ranks, on_all_ranks, only_rank
 from core_sdk.core._resumption import Resumption
-from core_sdk.core._searcher import SearcherContext, parse_max_length
-from core_sdk.core._train import TrainContext
+from core_sdk.core._searcher import parse_max_length
+from core_sdk.core._settings import ProcessSettings
+from core_sdk.core._train import TensorboardMode, TrialLedger
 from core_sdk.core._writer import init_writer
-from core_sdk.errors import ArgumentConflictError, SeveralRanksError
-
-T = TypeVar("T")
+from core_sdk.errors import ArgumentConflictError
 
 _WORDS_OF_OTHERS = {
     "config": "hparams",
@@ -149,194 +129,64 @@ def init(
     for arguments that cannot be kept. An error on one rank fails `init()` on all.
     """
 
-    if writer is not None or trial is not None or WriterSettings.read().name is not None:
-        own = {
-            "checkpoint_storage": checkpoint_storage,
-            "name": name,
-            "trial_name": trial_name,
-            "hparams": hparams,
-            "labels": labels,
-            "notes": notes,
-            "description": description,
-            "data": data,
-            "max_length": max_length,
-            "seed": seed,
-            "job_id": job_id,
-            "steps_completed": steps_completed,
-        }
-        return init_writer(
-            writer,
-            trial,
-            [argument for argument, value in own.items() if value is not None],
-            distributed=_joined(distributed) or DistributedContext(),
-            preempt_mode=PreemptMode(preempt_mode),
-            tensorboard_mode=TensorboardMode(tensorboard_mode),
-            deadline=monotonic_deadline(deadline),
-            clouds=chosen_clouds(stop_notices, StopNoticeSettings.read()),
-        )
+    of_trial: dict[str, Any] = {
+        "name": name,
+        "trial_name": trial_name,
+        "hparams": hparams,
+        "labels": labels,
+        "notes": notes,
+        "description": description,
+        "data": data,
+        "max_length": max_length,
+        "seed": seed,
+        "job_id": job_id,
+        "steps_completed": steps_completed,
+    }
+    is_writer = writer is not None or trial is not None or WriterSettings.read().name is not None
+    ranks = joined_ranks(distributed) or (DistributedContext() if is_writer else only_rank())
+    settings = on_all_ranks(
+        ranks, lambda: ProcessSettings.given(preempt_mode, tensorboard_mode, deadline, stop_notices)
+    )
+    if is_writer:
+        return init_writer(writer, trial, {"checkpoint_storage": checkpoint_storage, **of_trial}, ranks, settings)
 
-    def check() -> _Given:
+    def check() -> tuple[Definition, ClusterInfo | None]:
         parse_max_length(max_length)
-        return _Given(
-            definition=Definition(
-                name=name,
-                trial_name=trial_name,
-                hparams=hparams,
-                labels=labels,
-                notes=notes,
-                description=description,
-                data=data,
-                max_length=max_length,
-                seed=seed,
-                job_id=job_id,
-                steps_completed=steps_completed,
-            ),
-            stop_at=monotonic_deadline(deadline),
-            clouds=chosen_clouds(stop_notices, StopNoticeSettings.read()),
-            preempt_mode=PreemptMode(preempt_mode),
-            tensorboard_mode=TensorboardMode(tensorboard_mode),
-            info=run_info(),
-            grace_s=known_grace_s(),
-        )
+        return Definition(**of_trial), run_info()
 
-    distributed = _joined(distributed) or only_rank()
-    given = _on_all(distributed, check)
-    home = open_home(distributed, given.info)
-    if checkpoint_storage is None:
-        checkpoint_storage = _configured_storage(given.info)
-    storage = _on_all(distributed, lambda: _open_storage(checkpoint_storage, home, distributed))
-    _check_agreement(distributed, given, storage)
-    if given.definition.job is not None and (left := noted_trial(home, given.definition.job)) is not None:
+    definition, info = on_all_ranks(ranks, check)
+    home = open_home(ranks, info)
+    configured = _configured_storage(info) if checkpoint_storage is None else checkpoint_storage
+    storage = on_all_ranks(ranks, lambda: _open_storage(configured, home, ranks))
+    _check_agreement(ranks, settings, definition, storage)
+    if definition.job is not None and (left := noted_trial(home, definition.job)) is not None:
         Context.close_left(left)
-    attempt = claim_together(home, given.info, given.definition, distributed)
-    if distributed.is_chief:
-        record_policy(attempt, checkpoint_storage)
-    earlier = _earlier_checkpoints(attempt, storage, distributed)
-    folder, trial_home = attempt.folder, Home(attempt.folder.home_root)
-    # `core-sdk run`, masters and programs with workers give a run info, and speak themselves.
-    announcements = Announcements(attempt) if distributed.is_chief and given.info is None and not is_quiet() else None
-    if announcements is not None:
-        announcements.begin()
-    resumption = Resumption(attempt.start, attempt.journal) if distributed.is_chief else None
-    train = TrainContext(
-        home=trial_home,
-        trial_id=folder.trial_id,
-        folder=folder,
-        journal=attempt.journal,
-        distributed=distributed,
-        tensorboard_mode=given.tensorboard_mode,
-        is_home_shared=attempt.is_home_shared,
-        resumption=resumption,
-    )
-    preempt = PreemptContext(
-        home=trial_home,
-        trial_id=folder.trial_id,
-        attempt=attempt.number,
-        journal=attempt.journal,
-        distributed=distributed,
-        preempt_mode=given.preempt_mode,
-        deadline=given.stop_at,
-        launch_directory=launch_directory(),
-        stop_signals=stop_signals(),
-        clouds=given.clouds,
-        starter=attempt.starter,
-        is_of_script=is_script(),
-    )
-    checkpoint = CheckpointContext(
-        storage,
-        distributed,
-        attempt.journal,
-        Grace(given.grace_s, lambda: preempt.stop_known_at),
-        folder,
-        attempt.info,
-        earlier,
-        resumption,
-    )
+    attempt = claim_together(home, info, definition, ranks)
+    if ranks.is_chief:
+        record_policy(attempt, configured)
     return Context(
-        attempt=attempt,
-        checkpoint=checkpoint,
-        storage=storage,
-        distributed=distributed,
-        experimental=ExperimentalCoreContext(attempt.journal),
-        preempt=preempt,
-        profiler=ProfilerContext(attempt.journal, distributed.local_rank),
-        searcher=SearcherContext(
-            distributed=distributed,
-            train=train,
-            journal=attempt.journal,
-            preempt=preempt,
-            folder=folder,
-            max_length=attempt.record.max_length,
-        ),
-        train=train,
-        services=[EnvironmentRecorder(folder, attempt.number)] if distributed.is_chief else (),
-        program=ProgramExit.watched() if is_script() else None,
-        announcements=announcements,
-        is_started_again=_is_started_again(given, distributed),
+        attempt,
+        storage,
+        ranks,
+        settings,
+        TrialLedger(),
+        earlier=_earlier_checkpoints(attempt, storage, ranks),
+        resumption=Resumption(attempt.start, attempt.journal) if ranks.is_chief else None,
+        services=[EnvironmentRecorder(attempt.folder, attempt.number)] if ranks.is_chief else (),
+        # `core-sdk run`, masters and programs with workers give a run info, and speak themselves.
+        announcements=Announcements.begun(attempt) if ranks.is_chief and info is None and not is_quiet() else None,
+        is_started_again=_is_started_again(definition, info, ranks),
     )
 
 
-def _is_started_again(given: _Given, distributed: DistributedContext) -> bool:
+def _is_started_again(definition: Definition, info: ClusterInfo | None, ranks: DistributedContext) -> bool:
     """Returns whether a job starts the script again if its status is 75.
 
     Agents and launchers have a status of their own, which tells how the trial has ended.
     """
-    is_in_job = given.definition.job is not None or left_job() is not None
-    is_watched = given.info is not None or launch_directory() is not None or torchrun_launch() != ""
-    return is_in_job and distributed.size == 1 and not is_watched
-
-
-@dataclass(frozen=True)
-class _Given:
-    """The arguments and settings of this rank, checked."""
-
-    definition: Definition
-    stop_at: float | None
-    clouds: tuple[Cloud, ...]
-    preempt_mode: PreemptMode
-    tensorboard_mode: TensorboardMode
-    info: ClusterInfo | None
-    grace_s: float | None
-
-
-def _joined(distributed: DistributedContext | Literal["torch"] | None) -> DistributedContext | None:
-    """Returns the ranks that are meant, or None for a single rank. Collective for "torch"."""
-    if not isinstance(distributed, str):
-        return distributed
-    if distributed != "torch":
-        raise ValueError(f'distributed must be a DistributedContext or "torch", not {distributed!r}')
-    return DistributedContext.from_torch_distributed() if num_ranks() > 1 else None
-
-
-def only_rank() -> DistributedContext:
-    """Returns the context of a single rank. Raises `SeveralRanksError` if several ranks were started."""
-    if (size := num_ranks()) > 1:
-        raise SeveralRanksError(size, size if _num_told() < size else None)
-    return DistributedContext()
-
-
-def num_ranks() -> int:
-    """Returns the number of ranks of which this process is one, as far as can be told before they are joined."""
-    info = run_info()
-    num_slots = 1 if info is None else max(len(info.slot_ids), len(info.container_addrs))
-    return max(_num_told(), num_slots)
-
-
-def _num_told() -> int:
-    """Returns the number of ranks that a launcher or the script has told this process of; 1 without either."""
-    return max(num_ranks_started(), _process_group_size())
-
-
-def _process_group_size() -> int:
-    """Returns the size of torch's process group if the script has begun one, by whatever launcher; else 1."""
-    return int(sys.modules["torch.distributed"].get_world_size()) if has_process_group() else 1
-
-
-def _on_all(distributed: DistributedContext, compute: Callable[[], T]) -> T:
-    """Returns this rank's result of `compute`. If it raises on one rank, all ranks raise an error. Collective."""
-    own: list[T] = []
-    distributed.channel.allgather_outcome(lambda: own.append(compute()))
-    return own[0]
+    is_in_job = definition.job is not None or left_job() is not None
+    is_watched = info is not None or launch_directory() is not None or torchrun_launch() != ""
+    return is_in_job and ranks.size == 1 and not is_watched
 
 
 def _configured_storage(info: ClusterInfo | None) -> str | Mapping[str, Any] | None:
@@ -344,10 +194,8 @@ def _configured_storage(info: ClusterInfo | None) -> str | Mapping[str, Any] | N
     return None if info is None or info.trial_or_none is None else info.trial.config.get("checkpoint_storage")
 
 
-def _open_storage(
-    checkpoint_storage: str | Mapping[str, Any] | None, home: Home, distributed: DistributedContext
-) -> Storage:
-    if checkpoint_storage is None and not distributed.is_chief and not os.access(home.root, os.W_OK | os.X_OK):
+def _open_storage(checkpoint_storage: str | Mapping[str, Any] | None, home: Home, ranks: DistributedContext) -> Storage:
+    if checkpoint_storage is None and not ranks.is_chief and not os.access(home.root, os.W_OK | os.X_OK):
         # On a node that does not see the chief's home there is no such directory; its ranks may store nothing.
         return storage_from_url(file_url(home.checkpoints))
     if isinstance(checkpoint_storage, Mapping) and checkpoint_storage.get("type") is None and checkpoint_storage:
@@ -355,28 +203,30 @@ def _open_storage(
     return open_storage(checkpoint_storage, default=home.checkpoints)
 
 
-def _earlier_checkpoints(attempt: Attempt, storage: Storage, distributed: DistributedContext) -> dict[str, str]:
+def _earlier_checkpoints(attempt: Attempt, storage: Storage, ranks: DistributedContext) -> dict[str, str]:
     """Returns the URL of the storage of each of the trial's checkpoints; empty for those in `storage`. Collective."""
 
     def read() -> dict[str, str]:
         recorded = [each.record for each in read_history(attempt.folder).checkpoints]
         return {each.storage_id: "" if each.storage == storage.url else each.storage for each in recorded}
 
-    return distributed.channel.broadcast_outcome(read)
+    return ranks.channel.broadcast_outcome(read)
 
 
-def _check_agreement(distributed: DistributedContext, given: _Given, storage: Storage) -> None:
+def _check_agreement(
+    ranks: DistributedContext, settings: ProcessSettings, definition: Definition, storage: Storage
+) -> None:
     """Raises `ArgumentConflictError` on all ranks if their arguments differ."""
     own = {
-        "preempt_mode": given.preempt_mode,
-        "tensorboard_mode": given.tensorboard_mode,
-        "seed": given.definition.seed,
+        "preempt_mode": settings.preempt_mode,
+        "tensorboard_mode": settings.tensorboard_mode,
+        "seed": definition.seed,
     }
-    told, urls = zip(*distributed.channel.allgather((own, storage.url)), strict=True)
+    told, urls = zip(*ranks.channel.allgather((own, storage.url)), strict=True)
     for argument in own:
         values = [each[argument] for each in told]
         if len(set(values)) > 1:
             raise ArgumentConflictError("init()", argument, values)
     # Another node may have the same directory under another path.
-    if len(set(zip(distributed.hosts, urls, strict=True))) > len(set(distributed.hosts)):
+    if len(set(zip(ranks.hosts, urls, strict=True))) > len(set(ranks.hosts)):
         raise ArgumentConflictError("init()", "checkpoint_storage", urls)

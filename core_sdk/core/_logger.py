@@ -11,7 +11,8 @@ from core_sdk._ground.environment import is_first_rank
 from core_sdk._ground.pickling import OfOneProcess
 from core_sdk._ground.records import check_name, split_metric_name
 from core_sdk.core._context import Context
-from core_sdk.core._init import init, num_ranks
+from core_sdk.core._init import init
+from core_sdk.core._ranks import num_ranks
 from core_sdk.core._train import TRAINING, VALIDATION
 
 

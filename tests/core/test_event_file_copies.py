@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core_sdk.core import TensorboardMode
-from core_sdk.core._event_files import copy_event_files
+from core_sdk.core._train._event_files import copy_event_files
 from core_sdk.errors import UnsafePathError
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core_sdk.core._ledger import Ledger
+from core_sdk.core._train._ledger import Ledger, TrialLedger
 from core_sdk.errors import DuplicateMetricError
 
 
@@ -37,7 +37,7 @@ def test_exactly_the_names_whose_newest_step_is_repeated_are_refused(
 ) -> None:
     """The ledger refuses the same names as a dict of all names, and a refused report has no effect."""
     caplog.clear()
-    ledger = Ledger()
+    ledger = TrialLedger()
     newest: dict[str, int] = {}
     goes_back = False
 
@@ -55,7 +55,7 @@ def test_exactly_the_names_whose_newest_step_is_repeated_are_refused(
 def test_a_group_that_goes_back_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     """The warning names the group, both steps and the remedy; other groups and metrics are independent."""
     caplog.set_level(logging.WARNING)
-    ledger = Ledger()
+    ledger = TrialLedger()
     ledger.enter("training", 20, ["loss"])
     ledger.enter("validation", 10, ["loss"])
     ledger.enter("training", 10, ["epoch_loss"])
@@ -74,7 +74,7 @@ def test_memory_does_not_grow_with_the_training() -> None:
     """The ledger's memory is bounded, even if steps go back often."""
     rng = random.Random(0)
     steps = [rng.randrange(2**40) for _ in range(20_000)] + sorted(rng.randrange(2**40) for _ in range(20_000))
-    ledger = Ledger()
+    ledger = TrialLedger()
     tracemalloc.start()
 
     for step in steps:

@@ -244,6 +244,7 @@ def test_what_only_the_trials_own_program_may_tell_is_left_out(
         for call in (
             lambda: writer.checkpoint.store_path({"steps_completed": 1}),
             lambda: writer.checkpoint.upload(home.root, {"steps_completed": 1}),
+            lambda: writer.checkpoint.dcp_writer({"steps_completed": 1}),
             lambda: writer.checkpoint.delete("ten"),
             lambda: writer.checkpoint.release("ten"),
         ):

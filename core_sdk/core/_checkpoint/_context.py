@@ -102,11 +102,14 @@ class CheckpointContext(OfOneProcess):
         info: ClusterInfo | None = None,
         earlier: Mapping[str, str] = {},
         resumption: Resumption | None = None,
+        *,
+        is_read_only: bool = False,
     ) -> None:
         """`folder` is the trial's folder; without it, no call looks up records in the home. `info` is the run info.
 
         `earlier` has the trial's checkpoints, each with the URL of its storage; empty for those in `storage`.
-        `resumption` is told when a checkpoint is read.
+        `resumption` is told when a checkpoint is read. With `is_read_only`, as for a writer, calls that store or delete
+        raise `RuntimeError`.
         """
         self._storage = storage
         self._folder = folder
@@ -119,6 +122,7 @@ class CheckpointContext(OfOneProcess):
         self._writers: weakref.WeakSet[CheckpointWriter] = weakref.WeakSet()
         self._info = info
         self._resumption = resumption
+        self._is_read_only = is_read_only
         self._obeys_keep = False
         self._earlier = earlier
         self._other_storages: dict[str, Storage] = {}
@@ -154,8 +158,7 @@ class CheckpointContext(OfOneProcess):
         With `shard=True` every rank calls; a rank without files passes None for `ckpt_dir`, and a directory that
         several ranks of a host pass is stored once. Without it, only the chief calls; other ranks raise `RuntimeError`.
         """
-        self._check_rank("upload", shard)
-        self._journal.check_open()
+        self._check_may_store("upload", shard)
         channel = self._distributed.channel if shard else SoloChannel()
         host = self._distributed.hosts[self._distributed.rank]
         # Also waits until every rank has written its files.
@@ -187,7 +190,7 @@ class CheckpointContext(OfOneProcess):
         Only `write_later(path)` writes after the block, with `wait=False` in the background. It must write what the
         block has copied, since the script goes on meanwhile.
         """
-        self._check_rank("store_path", shard)
+        self._check_may_store("store_path", shard)
         return self._save(metadata, shard=shard, wait=wait, write_later=write_later).open()
 
     def dcp_writer(self, metadata: dict[str, Any] | None = None, **options: Any) -> CheckpointWriter:
@@ -205,7 +208,7 @@ class CheckpointContext(OfOneProcess):
         with needing_torch("checkpoint.dcp_writer()"):
             from core_sdk.core._checkpoint._dcp import CheckpointWriter
 
-        self._journal.check_open()
+        self._check_may_change("dcp_writer")
         writer = CheckpointWriter(
             self._storage,
             Recorder(self._storage, self._journal, self._storage_name),
@@ -376,7 +379,7 @@ class CheckpointContext(OfOneProcess):
         In a home that is a copy, checkpoints outside the home that were stored before it was copied belong to the
         original: they are removed from this home's lists, and their files stay.
         """
-        self._journal.check_open()
+        self._check_may_change("delete")
         self._saves.wait_for(check_storage_id(storage_id))
         record, is_inherited = self._journal.append_or_raise, self._is_inherited(storage_id)
         storage = self._storage_of(storage_id)
@@ -394,7 +397,7 @@ class CheckpointContext(OfOneProcess):
         policy's `keep_every` keeps it. One rank calls, preferably the chief. On a node that does not see the home only
         pins and the policy are known.
         """
-        self._journal.check_open()
+        self._check_may_change("release")
         self._saves.wait_for(check_storage_id(storage_id))
         if self._folder is not None and is_kept_for_ever(self._folder, storage_id):
             return False
@@ -450,7 +453,15 @@ class CheckpointContext(OfOneProcess):
             return None  # a rank whose node does not see the home
         return find_recorded(Home(self._folder.home_root), self._folder, storage_id)
 
-    def _check_rank(self, call: str, shard: bool) -> None:
+    def _check_may_change(self, call: str) -> None:
+        if self._is_read_only:
+            raise RuntimeError(
+                f"{call}() was called by a writer, which only reads the checkpoints of the trial's own program"
+            )
+        self._journal.check_open()
+
+    def _check_may_store(self, call: str, shard: bool) -> None:
+        self._check_may_change(call)
         if not shard and not self._distributed.is_chief:
             raise RuntimeError(
                 f"{call}() was called on rank {self._distributed.rank}; without shard=True only the chief calls it"

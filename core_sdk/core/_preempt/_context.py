@@ -62,8 +62,7 @@ class PreemptContext(OfOneProcess):
         self,
         *,
         home: Home,
-        trial_id: int,
-        attempt: int,
+        attempts: Sequence[tuple[int, int]],
         journal: Journal,
         distributed: DistributedContext,
         preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
@@ -71,17 +70,16 @@ class PreemptContext(OfOneProcess):
         launch_directory: Path | None = None,
         stop_signals: Sequence[signal.Signals] = (signal.SIGTERM,),
         clouds: Sequence[Cloud] = (),
-        starter: tuple[int, int] | None = None,
         is_of_script: bool = False,
     ) -> None:
-        """`deadline` is a time of `time.monotonic()`; `launch_directory` tells the launcher how the training ended.
+        """`attempts` are those whose pause is a stop, each as the trial's id and the attempt's number.
 
-        `starter` is the trial and the attempt whose program trains this one too: pausing that one is a stop as well.
+        `deadline` is a time of `time.monotonic()`; `launch_directory` tells the launcher how the training ended.
         In a script a signal is meant for all of it: it also stops trainings that begin later in this process.
         The first rank of each node asks `clouds` for notices of its machine's end.
         """
         self._home = home
-        self._attempts = [(trial_id, attempt), *([] if starter is None else [starter])]
+        self._attempts = attempts
         self._journal = journal
         self._distributed = distributed
         self._mode = PreemptMode(preempt_mode)

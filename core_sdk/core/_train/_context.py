@@ -37,9 +37,9 @@ from core_sdk._ground.records import (
 )
 from core_sdk._home import Home, TrialFolder, View, open_view
 from core_sdk._home.journal import Journal
-from core_sdk.core._event_files import TensorboardMode, copy_event_files
-from core_sdk.core._ledger import Ledger
 from core_sdk.core._resumption import Resumption
+from core_sdk.core._train._event_files import TensorboardMode, copy_event_files
+from core_sdk.core._train._ledger import Ledger
 from core_sdk.errors import HomeError, InvalidMetricError
 
 logger = logging.getLogger("core_sdk.train")
@@ -87,25 +87,26 @@ class TrainContext(OfOneProcess):
     def __init__(
         self,
         *,
-        home: Home,
-        trial_id: int,
         folder: TrialFolder,
         journal: Journal,
+        ledger: Ledger,
         distributed: DistributedContext,
         tensorboard_mode: TensorboardMode,
         is_home_shared: bool = True,
         resumption: Resumption | None = None,
     ) -> None:
-        """A rank without a shared home sees neither `folder`, the folder of the trial, nor the records of `home`."""
-        self._home = home
-        self._trial_id = trial_id
+        """`ledger` decides which reports are recorded. `folder` is the trial's.
+
+        A rank without a shared home sees neither `folder` nor the records of its home.
+        """
+        self._home = Home(folder.home_root)
         self._folder = folder
         self._journal = journal
+        self._ledger = ledger
         self._distributed = distributed
         self._tensorboard_mode = tensorboard_mode
         self._is_home_shared = is_home_shared
         self._private_tensorboard_path: Path | None = None
-        self._ledger = Ledger()
         self._resumption = resumption
         self._has_warned_of_none = False
 
@@ -156,8 +157,6 @@ class TrainContext(OfOneProcess):
         checkpoint: str | None = None,
         replace: bool = False,
     ) -> None:
-        if checkpoint is not None:
-            raise ValueError("checkpoint=… names what a writer has evaluated: init(trial=…, writer=…) begins one")
         if type(group) is not str:
             group = check_name("the metric group", group)
         if type(steps_completed) is not int:
@@ -174,7 +173,7 @@ class TrainContext(OfOneProcess):
             for value, named in media:
                 self._keep(value, named)
         with self._journal.lock:
-            self._ledger.enter(group, steps_completed, names, may_repeat=replace)
+            self._ledger.enter(group, steps_completed, names, checkpoint, may_repeat=replace)
             self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches, json_metrics))
         if self._resumption is not None:
             self._resumption.heed_report(group, steps_completed)
@@ -239,7 +238,7 @@ class TrainContext(OfOneProcess):
         Not collective: any rank may call. Raises `HomeError` if its node does not see the chief's home.
         """
         with self._view("get_metadata()") as view:
-            return view.trial(self._trial_id).metadata
+            return view.trial(self._folder.trial_id).metadata
 
     def report_early_exit(self, reason: EarlyExitReason) -> None:
         """Records why the training ends early; the script then ends by itself."""
@@ -255,7 +254,7 @@ class TrainContext(OfOneProcess):
         Not collective: any rank may call. Raises `HomeError` if its node does not see the chief's home.
         """
         with self._view("get_experiment_best_validation()") as view:
-            experiment_id = self._home.trial(self._trial_id).read_record().experiment_id
+            experiment_id = self._home.trial(self._folder.trial_id).read_record().experiment_id
             metric = self._home.experiment(experiment_id).read().searcher_metric
             if metric is None:
                 names = view.validation_metric_names(experiment_id) - _TIME_METRICS

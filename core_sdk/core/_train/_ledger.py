@@ -1,14 +1,37 @@
-"""Remembers the newest step of each metric of an attempt, so that no report is made again by mistake."""
+"""Decides which reports are recorded: no report of a trial is made again by mistake."""
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from core_sdk._ground.records import check_name
 from core_sdk.errors import DuplicateMetricError
 
 logger = logging.getLogger("core_sdk.train")
+
+
+class Ledger(ABC):
+    """Decides whether a report is recorded.
+
+    The journal's lock must be held from `enter` until the report is in the journal.
+    """
+
+    @abstractmethod
+    def enter(
+        self,
+        group_name: str,
+        steps_completed: int,
+        names: Iterable[str],
+        checkpoint: str | None = None,
+        *,
+        may_repeat: bool = False,
+    ) -> None:
+        """Enters a report, or raises an error if it must not be recorded.
+
+        `checkpoint` is the storage id of what was evaluated. With `may_repeat` the newest step may come again.
+        """
 
 
 class _NewestSteps:
@@ -31,19 +54,29 @@ class _NewestSteps:
         return self.others
 
 
-class Ledger:
-    """Refuses a report that repeats the newest step of one of its metrics.
+class TrialLedger(Ledger):
+    """Refuses a report of the trial's own program that repeats the newest step of one of its metrics.
 
     A report that goes back in steps is recorded, with one warning: whether it repeats one cannot be told without all
-    steps in memory. The journal's lock must be held from `enter` until the report is in the journal.
+    steps in memory.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, _NewestSteps] = {}
         self._has_warned = False
 
-    def enter(self, group_name: str, steps_completed: int, names: Iterable[str], *, may_repeat: bool = False) -> None:
+    def enter(
+        self,
+        group_name: str,
+        steps_completed: int,
+        names: Iterable[str],
+        checkpoint: str | None = None,
+        *,
+        may_repeat: bool = False,
+    ) -> None:
         """Enters a report. Raises `InvalidNameError`, `TypeError`, or `DuplicateMetricError` for a repeated one."""
+        if checkpoint is not None:
+            raise ValueError("checkpoint=… names what a writer has evaluated: init(trial=…, writer=…) begins one")
         names = tuple(names)
         group = self._groups.get(group_name)
         if group is not None and steps_completed > group.step and names == group.layout:
