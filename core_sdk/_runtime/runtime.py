@@ -5,10 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from core_sdk._distributed import Channel
+from typing import Any, Protocol
 
 PARTS = ("models", "optimizers", "lr_schedulers")
 """The parts of a runtime's state that can be loaded apart from each other."""
@@ -71,16 +68,10 @@ class Runtime(abc.ABC):
     def load_gradients(self, state: dict[str, Any]) -> None:  # noqa: B027
         """Loads the gradients that no step had used, so that a training can go on between two steps."""
 
-    def take_part(self, state: dict[str, Any], channel: Channel, directory: Path) -> tuple[dict[str, Any], Any]:
-        """Returns the state without the part that only this rank has, and that part. Collective if there are parts.
-
-        The part will be written into `directory`, or a copy of it while the training goes on.
-        """
-        return state, None
+    def own_files(self, directory: Path) -> dict[str, Any]:
+        """Returns what only this rank has, by the names of its files in the `directory`, to be saved by torch."""
+        return {}
 
     def read_parts(self, state: dict[str, Any], directory: Path) -> dict[str, Any]:
         """Returns the state with the parts that the ranks have written, for this rank."""
         return state
-
-    def write_part(self, part: Any, directory: Path) -> None:  # noqa: B027
-        """Writes the part of this rank, or a copy of it."""

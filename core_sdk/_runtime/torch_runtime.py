@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,7 +14,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from core_sdk._runtime.gradients import (
     GRADIENT_FILES,
-    Gradients,
     pending_gradients,
     read_gradients,
     restore_gradients,
@@ -25,22 +24,9 @@ from core_sdk._runtime.runtime import Ranks, Runtime
 from core_sdk._runtime.strategies import OptimizerStep, Strategy, UntouchedStrategy, named_strategy, parameters_of
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop._restoring import load_object
-from core_sdk.loop._state import SHARDED_FILES
-
-if TYPE_CHECKING:
-    from core_sdk._distributed import Channel
-    from core_sdk.loop._sharded_tensors import Parts, ShardPlanner
+from core_sdk.loop._saving import put_back
 
 logger = logging.getLogger("core_sdk.runtime")
-
-
-class RankPart(NamedTuple):
-    """The part of a state that only one rank has."""
-
-    shards: Parts | None
-    """The rank's parts of tensors that are spread over the ranks."""
-    gradients: Gradients | None
-    """The rank's gradients between two steps."""
 
 
 class TorchRuntime(Runtime):
@@ -74,7 +60,6 @@ class TorchRuntime(Runtime):
         self._strategies: list[Strategy] = []
         self._steps: dict[Optimizer, OptimizerStep] = {}
         self._is_stepping = aggregation_frequency == 1
-        self._shard_planner: ShardPlanner | None = None
         self._has_begun = False
 
     @property
@@ -258,34 +243,25 @@ class TorchRuntime(Runtime):
         if "gradients" in state:
             restore_gradients(self.optimizers, state["gradients"])
 
-    def take_part(self, state: dict[str, Any], channel: Channel, directory: Path) -> tuple[dict[str, Any], RankPart]:
-        shards = None
-        if self.is_sharding:
-            from core_sdk.loop._sharded_tensors import ShardPlanner  # slow to import
-
-            self._shard_planner = self._shard_planner or ShardPlanner()
-            state, shards = self._shard_planner.take_out(state, channel)
-        return state, RankPart(shards, pending_gradients(self.optimizers) if self._has_own_gradients else None)
-
-    def write_part(self, part: RankPart, directory: Path) -> None:
-        if part.shards is not None:
-            part.shards.write(directory)
-        if part.gradients is not None:
-            torch.save(part.gradients, directory / f"{GRADIENT_FILES}{self._ranks.rank}.pt")
+    def own_files(self, directory: Path) -> dict[str, Any]:
+        gradients = pending_gradients(self.optimizers) if self._has_own_gradients else None
+        return {} if gradients is None else {f"{GRADIENT_FILES}{self._ranks.rank}.pt": gradients}
 
     def read_parts(self, state: dict[str, Any], directory: Path) -> dict[str, Any]:
-        if self.is_sharding or any(directory.glob(f"{SHARDED_FILES}*")):
-            from core_sdk.loop._sharded_tensors import presence, put_back  # slow to import
-
-            optimizers = [presence(optimizer) for optimizer in self.optimizers]
-            present = {
-                "models_state_dict": self._model_states(),
-                "optimizers_state_dict": optimizers,
-                "gradients": [optimizer["state"] for optimizer in optimizers],
-            }
-            state = put_back(state, directory, present, within=() if self._is_trained else ("models_state_dict",))
+        part = "" if self._is_trained else "models_state_dict"
+        state = put_back(state, directory, self._present, is_sharded=self.is_sharding, part=part)
         gradients = read_gradients(directory, self._ranks) if self._is_trained else None
         return state if gradients is None else {**state, "gradients": gradients}
+
+    def _present(self) -> dict[str, Any]:
+        from core_sdk.loop._sharded_tensors import presence  # slow to import
+
+        optimizers = [presence(optimizer) for optimizer in self.optimizers]
+        return {
+            "models_state_dict": self._model_states(),
+            "optimizers_state_dict": optimizers,
+            "gradients": [optimizer["state"] for optimizer in optimizers],
+        }
 
     @property
     def _averages_once_a_step(self) -> bool:

@@ -5,30 +5,25 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import torch
 
 from core_sdk._ground.keywords import STEPS, says_what_is_meant
 from core_sdk.errors import CheckpointTooNewError, StateMismatchError
 from core_sdk.loop import _rng as rng
-from core_sdk.loop._host_memory import HostMemory
 from core_sdk.loop._keeping import kept_parts
 from core_sdk.loop._plain import from_plain, holds_sharded_tensors, to_plain
 from core_sdk.loop._restoring import load_object, unwrapped
+from core_sdk.loop._saving import SHARDED_FILES, Held, StateSaver, put_back
 
 if TYPE_CHECKING:
     from core_sdk._ground.records import Keep
     from core_sdk.core import Context
-    from core_sdk.loop._sharded_tensors import Parts, ShardPlanner
 
 STATE_FILE = "state.pt"
-SHARDED_FILES = "sharded_tensors."
 FORMAT = 1
 _RANDOM = "random"
-
-_Held: TypeAlias = "tuple[dict[str, Any] | None, Parts | None]"
-"""The content of the state file, on the chief, and this rank's parts of tensors that are spread over ranks."""
 
 
 @runtime_checkable
@@ -65,8 +60,7 @@ class State:
             _check_object(name, target)
         self._loaders = {name: each for name, each in objects.items() if isinstance(each, Loader)}
         self._objects = {name: each for name, each in objects.items() if name not in self._loaders}
-        self._host_memory = HostMemory()
-        self._shard_planner: ShardPlanner | None = None
+        self._saver = StateSaver()
 
     @says_what_is_meant(STEPS)
     def save(
@@ -88,29 +82,23 @@ class State:
         Raises `TypeError`, which names the place of a value that could not be loaded again.
         """
         steps = self._num_batches() if steps_completed is None else steps_completed
-        all_metadata = {"steps_completed": steps, **(metadata or {})}
         content = self.state_dict(core_context)
         is_sharded = holds_sharded_tensors(content["objects"])
         is_chief = core_context.distributed.is_chief
 
-        def store() -> str:
-            with core_context.checkpoint.store_path(
-                all_metadata if is_chief else {},
-                shard=is_sharded,
-                wait=wait,
-                write_later=lambda path: _write(held, path),
-            ) as (directory, storage_id):
-                held = self._hold(content, core_context, is_sharded=is_sharded)
-                if not wait:
-                    held = self._host_memory.copy(held)
-                if is_chief and write is not None:
-                    with rng.kept():
-                        write(directory)
-            return storage_id
+        def hold(directory: Path) -> Held:
+            shards = None
+            if is_sharded:
+                channel = core_context.distributed.channel
+                content["objects"], shards = self._saver.take_out(content["objects"], channel)
+            files = {STATE_FILE: _to_plain(content)} if is_chief else {}
+            if is_chief and write is not None:
+                with rng.kept():
+                    write(directory)
+            return files, shards
 
-        if is_sharded:
-            return store()
-        return core_context.distributed.channel.broadcast_outcome(store, is_patient=True)
+        all_metadata = {"steps_completed": steps, **(metadata or {})} if is_chief else {}
+        return self._saver.save(core_context, all_metadata, hold, shard=is_sharded, wait=wait)
 
     def restore(
         self,
@@ -181,32 +169,20 @@ class State:
         if _RANDOM in kept:
             restore_random_numbers([each["random"] for each in ranks], rank)
 
-    def _hold(self, content: dict[str, Any], core_context: Context, *, is_sharded: bool) -> _Held:
-        """Returns what this rank writes of the content. Collective if the content has tensors spread over ranks."""
-        parts = None
-        if is_sharded:
-            from core_sdk.loop._sharded_tensors import ShardPlanner  # slow to import
-
-            self._shard_planner = self._shard_planner or ShardPlanner()
-            channel = core_context.distributed.channel
-            content["objects"], parts = self._shard_planner.take_out(content["objects"], channel)
-        if not core_context.distributed.is_chief:
-            return None, parts
-        return _to_plain(content), parts
-
     def _kept(self, keep: Keep) -> frozenset[str]:
         models = [name for name, each in self._objects.items() if isinstance(each, torch.nn.Module)]
         return kept_parts(keep, [*self._objects, *self._loaders, _RANDOM], models=models)
 
     def _put_back(self, objects: dict[str, Any], directory: Path) -> dict[str, Any]:
         """Returns the objects with the tensors that ranks have written in parts, spread as in the objects here."""
-        own = [_state_of(each) for each in self._objects.values() if isinstance(each, torch.nn.Module)]
-        if not holds_sharded_tensors(own) and not any(directory.glob(f"{SHARDED_FILES}*")):
-            return objects
-        from core_sdk.loop._sharded_tensors import presence, put_back  # slow to import
 
-        present = {name: presence(target) for name, target in self._objects.items()}
-        return cast(dict[str, Any], put_back(objects, directory, present))
+        def present() -> dict[str, Any]:
+            from core_sdk.loop._sharded_tensors import presence  # slow to import
+
+            return {name: presence(target) for name, target in self._objects.items()}
+
+        own = [_state_of(each) for each in self._objects.values() if isinstance(each, torch.nn.Module)]
+        return put_back(objects, directory, present, is_sharded=holds_sharded_tensors(own))
 
     def _num_batches(self) -> int:
         for loader in self._loaders.values():
@@ -258,14 +234,6 @@ def _to_plain(content: dict[str, Any]) -> dict[str, Any]:
         for rank, own in enumerate(content["ranks"])
     ]
     return {**content, "objects": objects, "ranks": ranks}
-
-
-def _write(held: _Held, directory: Path) -> None:
-    content, parts = held
-    if parts is not None:
-        parts.write(directory)
-    if content is not None:
-        torch.save(content, directory / STATE_FILE)
 
 
 def _load(targets: Mapping[str, Any], states: Mapping[str, Any], strict: bool) -> None:

@@ -17,10 +17,10 @@ from core_sdk._runtime.runtime import PARTS as WRAPPED
 from core_sdk._runtime.runtime import Runtime
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop import _rng as rng
-from core_sdk.loop._host_memory import HostMemory
 from core_sdk.loop._keeping import kept_parts
 from core_sdk.loop._plain import from_plain, to_plain
-from core_sdk.loop._state import SHARDED_FILES, restore_random_numbers
+from core_sdk.loop._saving import SHARDED_FILES, Held, StateSaver
+from core_sdk.loop._state import restore_random_numbers
 from core_sdk.pytorch._fitting.callbacks import TrialCallbacks
 from core_sdk.pytorch._fitting.data import Data
 from core_sdk.pytorch._fitting.progress import FitProgress
@@ -35,6 +35,7 @@ CODE_DIRECTORY = "code"
 
 def read_state(run: TrialRun[Any], storage_id: str) -> dict[str, Any]:
     """Reads the content of a trial's checkpoint, for its models and optimizers here. Collective within a node."""
+
     selected = (STATE_FILE, SHARDED_FILES, GRADIENT_FILES)
     with run.core.checkpoint.restore_path(storage_id, selector=lambda name: name.startswith(selected)) as directory:
         advice = f"Pass the checkpoint of a {run.trial_type} as latest_checkpoint, or begin a new trial"
@@ -97,7 +98,7 @@ class TrialState:
         self._callbacks = callbacks
         self._progress = progress
         self._data = data
-        self._host_memory = HostMemory()
+        self._saver = StateSaver()
         # Hooks that run once the files are written or stored are called before the training goes on.
         waits = not run.runtime.writes_in_background or any(map(callbacks.hooks, _HOOKS_OF_FILES))
         self._waits = any(run.distributed.allgather(waits))
@@ -107,13 +108,28 @@ class TrialState:
 
         It is stored in the background, unless a hook wants its files. Random draws of hooks do not change the training.
         """
+        runtime, definition = self._run.runtime, self._definition()
+
+        def hold(directory: Path) -> Held:
+            rest, shards = content, None
+            if runtime.is_sharding:
+                rest, shards = self._saver.take_out(content, self._run.distributed.channel)
+            files = runtime.own_files(directory)
+            if self._run.distributed.is_chief:
+                self._callbacks.call("on_checkpoint_save_start", rest)
+                files[STATE_FILE] = {name: to_plain(value, name) for name, value in rest.items()}
+            return files, shards
+
         with rng.kept():
             content = self._content()
-            if self._run.runtime.writes_on_all_ranks:
-                storage_id = self._store(content, shard=True)
-            else:
-                channel = self._run.distributed.channel
-                storage_id = channel.broadcast_outcome(lambda: self._store(content, shard=False), is_patient=True)
+            storage_id = self._saver.save(
+                self._run.core,
+                self._metadata(),
+                hold,
+                shard=runtime.writes_on_all_ranks,
+                wait=self._waits,
+                finish=lambda directory: self._write_definition(definition, directory),
+            )
             self._callbacks.call("on_checkpoint_upload_end", storage_id)
         return storage_id
 
@@ -150,27 +166,10 @@ class TrialState:
             },
         }
 
-    def _store(self, content: dict[str, Any], *, shard: bool) -> str:
-        """Stores a checkpoint. Collective if `shard`: then each rank writes the part that only it has."""
-        run = self._run
-        with run.core.checkpoint.store_path(
-            self._metadata(), shard=shard, wait=self._waits, write_later=lambda path: self._write(*held, path)
-        ) as (directory, storage_id):
-            content, part = run.runtime.take_part(content, run.distributed.channel, directory)
-            if run.distributed.is_chief:
-                self._callbacks.call("on_checkpoint_save_start", content)
-                content = {name: to_plain(value, name) for name, value in content.items()}
-            held = content if run.distributed.is_chief else None, part, self._definition()
-            if not self._waits:
-                held = self._host_memory.copy(held)
-        return storage_id
-
-    def _write(self, content: dict[str, Any] | None, part: Any, definition: str, directory: Path) -> None:
-        """Writes the part of this rank. On the chief also the content, and what is needed to build the trial again."""
-        self._run.runtime.write_part(part, directory)
-        if content is None:
+    def _write_definition(self, definition: str, directory: Path) -> None:
+        """Writes what is needed to build the trial again, on the chief."""
+        if not self._run.distributed.is_chief:
             return
-        torch.save(content, directory / STATE_FILE)
         (directory / LOAD_DATA_FILE).write_text(definition)
         for name, source in imported_sources(type(self._trial)).items():
             target = directory / CODE_DIRECTORY / name

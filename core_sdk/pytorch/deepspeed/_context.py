@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -26,9 +26,6 @@ try:
     from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine
 except ImportError as error:
     raise MissingDependencyError("DeepSpeed", "deepspeed", "core_sdk.pytorch.deepspeed") from error
-
-if TYPE_CHECKING:
-    from core_sdk._distributed import Channel
 
 logger = logging.getLogger("core_sdk.pytorch")
 
@@ -129,33 +126,27 @@ class EngineRuntime(Runtime):
         """Whether all engines leave it to torch to write their files."""
         return all(type(engine.checkpoint_engine) is TorchCheckpointEngine for engine in self.models)
 
-    def take_part(
-        self, state: dict[str, Any], channel: Channel, directory: Path
-    ) -> tuple[dict[str, Any], list[tuple[Any, str]]]:
-        """Returns the state, and what the engines would write into each file. What they write otherwise is written."""
-        taken: list[tuple[Any, str]] = []
+    def own_files(self, directory: Path) -> dict[str, Any]:
+        """Returns what the engines would write into each file. What they write otherwise is written."""
+        taken: dict[str, Any] = {}
         with contextlib.ExitStack() as undo:
             if self.writes_in_background:
                 for engine in self.models:
                     undo.callback(setattr, engine, "checkpoint_engine", engine.checkpoint_engine)
                     engine.checkpoint_engine = _Taking(taken)
             self.save_engines(directory)
-        return state, taken
-
-    def write_part(self, part: list[tuple[Any, str]], directory: Path) -> None:
-        for state, file in part:
-            self.models[0].checkpoint_engine.save(state, file)
+        return taken
 
 
 class _Taking(TorchCheckpointEngine):  # type: ignore[misc]
     """Takes what an engine would write into each file."""
 
-    def __init__(self, taken: list[tuple[Any, str]]) -> None:
+    def __init__(self, taken: dict[str, Any]) -> None:
         super().__init__()
         self._taken = taken
 
     def save(self, state_dict: Any, path: str) -> None:
-        self._taken.append((state_dict, path))
+        self._taken[path] = state_dict
 
 
 class DeepSpeedTrialContext(TrialContext):
