@@ -91,7 +91,7 @@ class State:
             if is_sharded:
                 channel = core_context.distributed.channel
                 content["objects"], shards = self._saver.take_out(content["objects"], channel)
-            files = {STATE_FILE: _to_plain(content)} if is_chief else {}
+            files = {STATE_FILE: plain_content(content)} if is_chief else {}
             if is_chief and write is not None:
                 with rng.kept():
                     write(directory)
@@ -222,7 +222,8 @@ def _state_of(target: Any) -> Any:
     return unwrapped(target).state_dict() if isinstance(target, torch.nn.Module) else target.state_dict()
 
 
-def _to_plain(content: dict[str, Any]) -> dict[str, Any]:
+def plain_content(content: dict[str, Any]) -> dict[str, Any]:
+    """Returns what `State.state_dict()` has returned with values that load with `weights_only=True`."""
     objects = {name: to_plain(state, f"the state of {name!r}") for name, state in content["objects"].items()}
     ranks = [
         {

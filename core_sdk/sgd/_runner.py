@@ -31,9 +31,8 @@ from core_sdk.loop import ResumableLoader, State, resumable
 from core_sdk.loop import _rng as rng
 from core_sdk.loop._host_memory import HostMemory
 from core_sdk.loop._keeping import kept_parts
-from core_sdk.loop._plain import to_plain
 from core_sdk.loop._sharded_dataset import has_shards, is_sequence
-from core_sdk.loop._state import restore_random_numbers
+from core_sdk.loop._state import plain_content, restore_random_numbers
 from core_sdk.sgd import _passes
 from core_sdk.sgd._batches import Batches
 from core_sdk.sgd._creators import Creators, as_given, as_list
@@ -210,12 +209,8 @@ class Runner:
         The copy is valid until the next one is made.
         """
         if self.rank == 0:
-            content = self._state.state_dict()
-            content["trial_id"] = self._creators.trial_id
-            content["objects"] = {
-                name: to_plain(state, f"the state of {name!r}") for name, state in content["objects"].items()
-            }
-            self._held = self._host_memory.copy(content)
+            content = {**self._state.state_dict(), "trial_id": self._creators.trial_id}
+            self._held = self._host_memory.copy(plain_content(content))
         return rng.capture()
 
     def held_state(self, random_states: Sequence[Mapping[str, Any]]) -> bytes:
