@@ -11,6 +11,7 @@ from core_sdk._execution.steering.models import version_of
 from core_sdk._ground.records import ModelRecord, ModelVersionRecord, from_json
 from core_sdk._home import Home, open_view
 from core_sdk._home.registry import Registry
+from core_sdk.client._home_object import HomeObject
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._objects import Checkpoint
 from core_sdk.client._orders.order import OrderBy
@@ -68,19 +69,17 @@ class ModelVersion:
     )
 
 
-class Model:
+class Model(HomeObject[ModelRecord]):
     """A model of the registry as it was when it was looked up. `reload` looks it up again."""
-
-    def __init__(self, home: Home, record: ModelRecord) -> None:
-        self._home = home
-        self.model_id = record.model_id
-        self._registry = Registry(home)
-        self._take(record)
 
     def __repr__(self) -> str:
         return f"Model(model_id={self.model_id}, name={self.name!r})"
 
+    def _read(self) -> ModelRecord:
+        return Registry(self._home).model(self.model_id)
+
     def _take(self, record: ModelRecord) -> None:
+        self.model_id = self._id = record.model_id
         self.name = record.name
         self.description = record.description
         self.creation_time = to_datetime(record.created)
@@ -97,21 +96,21 @@ class Model:
         """
         record = models.register(self._home, checkpoint_uuid, self.model_id, name=name, notes=notes)
         self.reload()
-        return ModelVersion(self._home, self._registry.model(self.model_id), record)
+        return ModelVersion(self._home, self._read(), record)
 
     def get_version(self, version: int = -1) -> ModelVersion | None:
         """Returns the version of this number, or the newest one by default; None if the model has no versions.
 
         Raises `NotFoundError` for a number that no version has.
         """
-        model = self._registry.model(self.model_id)
+        model = self._read()
         if version == -1:
             return ModelVersion(self._home, model, model.versions[-1]) if model.versions else None
         return ModelVersion(self._home, model, version_of(model, version))
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
         """Lists the versions by their numbers."""
-        model = self._registry.model(self.model_id)
+        model = self._read()
         versions = [ModelVersion(self._home, model, record) for record in model.versions]
         return versions if order_by is OrderBy.ASC else versions[::-1]
 
@@ -119,36 +118,26 @@ class Model:
 
     def add_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Adds or replaces keys. Raises `TypeError` for values that JSON cannot keep."""
-        models.add_metadata(self._home, self.model_id, metadata)
-        self.reload()
+        self._do(models.add_metadata, metadata)
 
     def remove_metadata(self, keys: Iterable[str]) -> None:
         """Removes keys. Those that the model does not have are ignored."""
-        models.remove_metadata(self._home, self.model_id, keys)
-        self.reload()
+        self._do(models.remove_metadata, keys)
 
     def set_labels(self, labels: Iterable[str]) -> None:
-        models.set_labels(self._home, self.model_id, labels)
-        self.reload()
+        self._do(models.set_labels, labels)
 
     def set_description(self, description: str) -> None:
-        models.describe(self._home, self.model_id, description)
-        self.reload()
+        self._do(models.describe, description)
 
     def archive(self) -> None:
-        models.archive(self._home, self.model_id)
-        self.reload()
+        self._do(models.archive)
 
     def unarchive(self) -> None:
-        models.unarchive(self._home, self.model_id)
-        self.reload()
+        self._do(models.unarchive)
 
     def delete(self) -> None:
         """Deletes the model with its versions. Their checkpoints stay, and can then be deleted."""
         models.delete(self._home, self.model_id)
-
-    def reload(self) -> None:
-        """Looks the model up again. Raises `ModelNotFoundError`."""
-        self._take(self._registry.model(self.model_id))
 
     move_to_workspace = unavailable("Model.move_to_workspace()", "There are no workspaces: labels tell models apart")

@@ -6,19 +6,22 @@ import html
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from core_sdk.client._home_object import HomeObject
 from core_sdk.errors import CoreSDKError
 
 if TYPE_CHECKING:
     from core_sdk._analysis.charts.picture import Picture
 
+_Row = TypeVar("_Row")
+
 _REFRESH_S = 2.0
 
 
-class Shown(ABC):
+class Shown(HomeObject[_Row]):
     """Shows itself in a notebook. What a cell shows of something that is going on follows it to its end."""
 
     @abstractmethod
@@ -35,7 +38,7 @@ class Shown(ABC):
 
     def _newest(self) -> Self:
         """Returns the same thing as it is now."""
-        return self
+        return type(self)(self._home, self._read())
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -56,7 +59,7 @@ class Shown(ABC):
             follow.start()
 
 
-def _follow(shown: Shown, handle: Any, as_html: Any) -> None:
+def _follow(shown: Shown[Any], handle: Any, as_html: Any) -> None:
     """Refreshes what a cell shows until it no longer changes, or cannot be read."""
     last = ""
     while shown._is_going_on():

@@ -6,12 +6,12 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from core_sdk._execution.experiments.reviving import keep_going
 from core_sdk._ground.records import Metric
-from core_sdk._home import Home, open_view
-from core_sdk._home.rows import CheckpointRow
+from core_sdk._home import open_view
+from core_sdk._home.rows import CheckpointRow, ExperimentRow, TrialRow
 from core_sdk.client._notebook import Shown
 from core_sdk.client._orders.checkpoints import Scope, list_checkpoints, top_checkpoints
 from core_sdk.client._orders.order import GOING_ON, CheckpointSortBy, OrderBy, TrainingState, TrialSortBy
@@ -23,6 +23,8 @@ from core_sdk.errors import ExperimentError, PausedError
 
 if TYPE_CHECKING:
     from core_sdk._analysis.charts.picture import Picture
+
+_Row = TypeVar("_Row", TrialRow, ExperimentRow)
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,13 @@ class Checkpoint(SteeredCheckpoint):
             return Experiment(self._home, view.experiment(self.experiment_id))
 
 
-class Training(Shown):
+class Training(Shown[_Row]):
     """The base of trials and experiments, which have checkpoints to choose from and an end to wait for."""
 
-    _home: Home
     _scope: Scope
     _go_on_command: str
     """The command that continues it when it is paused."""
     state: TrainingState
-
-    @abstractmethod
-    def reload(self) -> None:
-        """Looks the object up again."""
 
     @abstractmethod
     def plot(self) -> Picture:
@@ -132,7 +129,7 @@ class Training(Shown):
         keep_going(self._home, self._scope.experiment_id)
 
 
-class Trial(SteeredTrial, Training):
+class Trial(SteeredTrial, Training[TrialRow]):
     """A trial as it was when it was looked up. `reload` looks it up again."""
 
     _go_on_command = "core-sdk trial resume"
@@ -168,7 +165,7 @@ class Trial(SteeredTrial, Training):
         return newest[0]
 
 
-class Experiment(SteeredExperiment, Training):
+class Experiment(SteeredExperiment, Training[ExperimentRow]):
     """An experiment as it was when it was looked up. `reload` looks it up again."""
 
     _go_on_command = "core-sdk experiment activate"

@@ -39,8 +39,6 @@ class Tracker:
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
         self.home = Home.open(Environment.read().home if home is None else Path(home).expanduser().absolute())
-        self.home = self.home
-        """The tracker behind this object."""
 
     def index(self) -> AbstractContextManager[View]:
         """Returns a view of the home's present contents, for queries that the client does not have."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from core_sdk._execution.steering import checkpoints
 from core_sdk._ground.importing import needing_torch
-from core_sdk._home import Home, open_view
+from core_sdk._home import open_view
 from core_sdk._home.rows import CheckpointRow
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._notebook import Shown
@@ -31,12 +31,8 @@ class DownloadMode(enum.Enum):
     AUTO = "auto"
 
 
-class SteeredCheckpoint(Shown):
+class SteeredCheckpoint(Shown[CheckpointRow]):
     """A checkpoint as it was when it was looked up, and its verbs."""
-
-    def __init__(self, home: Home, row: CheckpointRow) -> None:
-        self._home = home
-        self._take(row)
 
     def __repr__(self) -> str:
         return f"Checkpoint(uuid={self.uuid!r}, trial_id={self.trial_id}, state={self.state.name})"
@@ -53,9 +49,13 @@ class SteeredCheckpoint(Shown):
             "Pinned": self.pin_note or "yes" if self.is_pinned else None,
         }
 
+    def _read(self) -> CheckpointRow:
+        with open_view(self._home) as view:
+            return view.checkpoint(self.uuid)
+
     def _take(self, row: CheckpointRow) -> None:
         self._row = row
-        self.uuid = row.storage_id
+        self.uuid = self._id = row.storage_id
         self.trial_id = row.trial_id
         self.experiment_id = row.experiment_id
         self.trial_run_id = row.attempt
@@ -157,23 +157,19 @@ class SteeredCheckpoint(Shown):
 
         Raises `TypeError` for values that JSON cannot keep.
         """
-        checkpoints.add_metadata(self._home, self.uuid, metadata)
-        self.reload()
+        self._do(checkpoints.add_metadata, metadata)
 
     def remove_metadata(self, keys: Iterable[str]) -> None:
         """Removes keys from the tracker's `metadata`. Keys that it does not have are ignored."""
-        checkpoints.remove_metadata(self._home, self.uuid, keys)
-        self.reload()
+        self._do(checkpoints.remove_metadata, keys)
 
     def pin(self, note: str = "") -> None:
         """Protects the checkpoint from being deleted, by collection or by hand. `note` says why."""
-        checkpoints.pin(self._home, self.uuid, note)
-        self.reload()
+        self._do(checkpoints.pin, note)
 
     def unpin(self) -> None:
         """Removes the pin. Does nothing if there is none."""
-        checkpoints.unpin(self._home, self.uuid)
-        self.reload()
+        self._do(checkpoints.unpin)
 
     def remove_files(self, globs: Sequence[str], *, force: bool = False) -> None:
         """Deletes the files and directories that `globs` match ("optimizer", "*.pt", "**/*.tmp").
@@ -181,8 +177,7 @@ class SteeredCheckpoint(Shown):
         The other files stay readable, but no trial resumes from them. If no file is left, the checkpoint is deleted.
         Raises the errors of `delete`.
         """
-        checkpoints.delete_files(self._home, self.uuid, globs, force=force)
-        self.reload()
+        self._do(checkpoints.delete_files, globs, force=force)
 
     def delete(self, *, force: bool = False) -> None:
         """Deletes the files, if they are still there, and marks the checkpoint as deleted.
@@ -191,15 +186,10 @@ class SteeredCheckpoint(Shown):
         attempt uses, or that is a version of a model; `force` ignores the first two. Raises a `StorageError` if the
         storage cannot be reached.
         """
-        checkpoints.delete(self._home, self.uuid, force=force)
-        self.reload()
+        self._do(checkpoints.delete, force=force)
 
     get_pachyderm_commit = unavailable("Checkpoint.get_pachyderm_commit()", "Pachyderm's commits are not recorded")
 
     get_metrics = unavailable(
         "Checkpoint.get_metrics()", "`iter_metrics(group)` of the trial that used the checkpoint gives what it reported"
     )
-
-    def reload(self) -> None:
-        with open_view(self._home) as view:
-            self._take(view.checkpoint(self.uuid))

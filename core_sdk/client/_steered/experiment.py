@@ -6,11 +6,11 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from core_sdk._execution.steering import experiments
 from core_sdk._execution.steering.checks import checked_text
-from core_sdk._home import Home, open_view
+from core_sdk._home import open_view
 from core_sdk._home.rows import ExperimentRow
 from core_sdk.client._experiment_config import experiment_config
 from core_sdk.client._metrics import to_datetime
@@ -27,12 +27,8 @@ if TYPE_CHECKING:
 _BY = "client"
 
 
-class SteeredExperiment(Shown):
+class SteeredExperiment(Shown[ExperimentRow]):
     """An experiment as it was when it was looked up, and its verbs."""
-
-    def __init__(self, home: Home, row: ExperimentRow) -> None:
-        self._home = home
-        self._take(row)
 
     def __repr__(self) -> str:
         return f"Experiment(id={self.id}, name={self.name!r}, state={self.state.name})"
@@ -48,12 +44,12 @@ class SteeredExperiment(Shown):
             "Description": self.description or None,
         }
 
-    def _newest(self) -> Self:
+    def _read(self) -> ExperimentRow:
         with open_view(self._home) as view:
-            return type(self)(self._home, view.experiment(self.id))
+            return view.experiment(self.id)
 
     def _take(self, row: ExperimentRow) -> None:
-        self.id = row.experiment_id
+        self.id = self._id = row.experiment_id
         self._scope = Scope(row.experiment_id)
         self.name = row.name
         self.start_time = to_datetime(row.created)
@@ -113,38 +109,32 @@ class SteeredExperiment(Shown):
 
         If the experiment was not submitted, raises `AttemptError` if none of its trials runs.
         """
-        experiments.pause(self._home, self.id, _BY)
-        self.reload()
+        self._do(experiments.pause, _BY)
 
     def activate(self) -> None:
         """Continues the experiment after `pause`. Does nothing if it has been completed.
 
         Raises `MasterError` if it was canceled or has failed.
         """
-        experiments.activate(self._home, self.id, _BY)
-        self.reload()
+        self._do(experiments.activate, _BY)
 
     def cancel(self) -> None:
         """Ends the experiment. Its trials save their checkpoints and stop. Raises `MasterError` if it has ended."""
-        experiments.cancel(self._home, self.id, _BY)
-        self.reload()
+        self._do(experiments.cancel, _BY)
 
     def kill(self) -> None:
         """Ends the experiment at once by killing its trials. Raises `MasterError` if it has ended.
 
         If the experiment was not submitted, raises `AttemptError` if none of its trials runs.
         """
-        experiments.kill(self._home, self.id, _BY)
-        self.reload()
+        self._do(experiments.kill, _BY)
 
     def archive(self) -> None:
         """Marks the experiment as archived. Raises `ExperimentError` if it has not ended."""
-        experiments.archive(self._home, self.id)
-        self.reload()
+        self._do(experiments.archive)
 
     def unarchive(self) -> None:
-        experiments.unarchive(self._home, self.id)
-        self.reload()
+        self._do(experiments.unarchive)
 
     def download_code(self, output_dir: str | os.PathLike[str] | None = None) -> str:
         """Copies the archive of the experiment's code to `exp-<id>_model_def.tar.gz`, and returns that path.
@@ -166,29 +156,23 @@ class SteeredExperiment(Shown):
 
         Raises `NameTakenError`.
         """
-        experiments.describe(self._home, self.id, name=checked_text("name", name))
-        self.reload()
+        self._do(experiments.describe, name=checked_text("name", name))
 
     def set_labels(self, labels: Iterable[str]) -> None:
-        experiments.set_labels(self._home, self.id, labels)
-        self.reload()
+        self._do(experiments.set_labels, labels)
 
     def add_label(self, label: str) -> None:
-        experiments.label(self._home, self.id, add=[label])
-        self.reload()
+        self._do(experiments.label, add=[label])
 
     def remove_label(self, label: str) -> None:
         """Removes a label. Does nothing if the experiment does not have it."""
-        experiments.label(self._home, self.id, remove=[label])
-        self.reload()
+        self._do(experiments.label, remove=[label])
 
     def set_description(self, description: str) -> None:
-        experiments.describe(self._home, self.id, description=checked_text("description", description))
-        self.reload()
+        self._do(experiments.describe, description=checked_text("description", description))
 
     def set_notes(self, notes: str) -> None:
-        experiments.describe(self._home, self.id, notes=checked_text("notes", notes))
-        self.reload()
+        self._do(experiments.describe, notes=checked_text("notes", notes))
 
     move_to_project = unavailable(
         "Experiment.move_to_project()", "There are no projects: labels tell experiments apart"
@@ -206,7 +190,3 @@ class SteeredExperiment(Shown):
         Raises `ExperimentError` for one that has not ended, and the errors of `Trial.delete`.
         """
         experiments.delete(self._home, self.id, force=force)
-
-    def reload(self) -> None:
-        with open_view(self._home) as view:
-            self._take(view.experiment(self.id))

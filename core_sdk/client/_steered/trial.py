@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from core_sdk._execution.steering import trials
 from core_sdk._execution.steering.checks import checked_text
 from core_sdk._ground.records import Metric
-from core_sdk._home import Home, open_view
+from core_sdk._home import open_view
 from core_sdk._home.rows import Ranks, TrialRow
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
 from core_sdk.client._media import ReportedMedia
@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 _BY = "client"
 
 
-class SteeredTrial(Shown):
+class SteeredTrial(Shown[TrialRow]):
     """A trial as it was when it was looked up: what it has reported and written, and its verbs."""
-
-    def __init__(self, home: Home, row: TrialRow) -> None:
-        self._home = home
-        self._take(row)
 
     def __repr__(self) -> str:
         return f"Trial(trial_id={self.trial_id}, experiment_id={self.experiment_id}, state={self.state.name})"
@@ -46,12 +42,12 @@ class SteeredTrial(Shown):
             "Hyperparameters": ", ".join(f"{name}={value}" for name, value in self.hparams.items()) or None,
         }
 
-    def _newest(self) -> Self:
+    def _read(self) -> TrialRow:
         with open_view(self._home) as view:
-            return type(self)(self._home, view.trial(self.trial_id))
+            return view.trial(self.trial_id)
 
     def _take(self, row: TrialRow) -> None:
-        self.id = self.trial_id = row.trial_id
+        self.id = self._id = self.trial_id = row.trial_id
         self.experiment_id = row.experiment_id
         self._scope = Scope(row.experiment_id, row.trial_id)
         self.experiment_name = row.experiment_name
@@ -204,36 +200,29 @@ class SteeredTrial(Shown):
 
     def archive(self) -> None:
         """Hides the trial from lists, until it is resumed. Raises `TrialRunningError`."""
-        trials.archive(self._home, self.trial_id)
-        self.reload()
+        self._do(trials.archive)
 
     def unarchive(self) -> None:
-        trials.unarchive(self._home, self.trial_id)
-        self.reload()
+        self._do(trials.unarchive)
 
     def set_name(self, name: str) -> None:
         """Renames the trial. Several trials may have the same name; an empty one is the generated one."""
-        trials.describe(self._home, self.trial_id, name=checked_text("name", name))
-        self.reload()
+        self._do(trials.describe, name=checked_text("name", name))
 
     def set_notes(self, notes: str) -> None:
         """Replaces the notes, which are Markdown."""
-        trials.describe(self._home, self.trial_id, notes=checked_text("notes", notes))
-        self.reload()
+        self._do(trials.describe, notes=checked_text("notes", notes))
 
     def set_verdict(self, verdict: str, reason: str = "") -> None:
         """Records what was decided about the trial: `keep` or `discard`, or an empty text to take it back."""
-        trials.describe(self._home, self.trial_id, verdict=verdict, verdict_reason=reason)
-        self.reload()
+        self._do(trials.describe, verdict=verdict, verdict_reason=reason)
 
     def add_label(self, label: str) -> None:
-        trials.label(self._home, self.trial_id, add=[label])
-        self.reload()
+        self._do(trials.label, add=[label])
 
     def remove_label(self, label: str) -> None:
         """Removes a label. Does nothing if the trial does not have it."""
-        trials.label(self._home, self.trial_id, remove=[label])
-        self.reload()
+        self._do(trials.label, remove=[label])
 
     def delete(self, *, force: bool = False) -> None:
         """Deletes the trial with its records and checkpoints.
@@ -263,7 +252,3 @@ class SteeredTrial(Shown):
 
         with open_view(self._home) as view:
             return Picture(trial_charts(view, [self.trial_id], group=group, metrics=metrics, formulas=formulas, x=x))
-
-    def reload(self) -> None:
-        with open_view(self._home) as view:
-            self._take(view.trial(self.trial_id))
