@@ -85,9 +85,9 @@ class Comparison:
             for name in self.group_by:
                 columns[name] += [group.values[name]] * len(curve.x)
             columns[place] += curve.x
-            columns["centre"] += curve.centres
-            columns["low"] += curve.lows
-            columns["high"] += curve.highs
+            columns["centre"] += curve.centre
+            columns["low"] += curve.low
+            columns["high"] += curve.high
             columns["num_trials"] += curve.num_trials
             columns["join"] += [curve.join] * len(curve.x)
         return columns

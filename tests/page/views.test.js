@@ -154,6 +154,7 @@ test("a chart of groups says how they were joined, and what is not in it", () =>
     group: 0,
     join: /** @type {const} */ ("common"),
     width: 1,
+    bin_width: 1,
     x: [1, 2],
     centre: [1, 1],
     low: [1, 1],

@@ -51,13 +51,13 @@ class GroupedCurve:
     """The width of the bins. At common x, how many reports of a trial a point has at most: often it is one."""
     x: Sequence[float]
     """The end of each point."""
-    centres: Sequence[float]
-    lows: Sequence[float | None]
+    centre: Sequence[float]
+    low: Sequence[float | None]
     """None where there is no band, as the standard deviation of a single trial."""
-    highs: Sequence[float | None]
+    high: Sequence[float | None]
     num_trials: Sequence[int]
     """The number of trials in each point."""
-    num_reports: Sequence[float]
+    count: Sequence[float]
     """The mean number of reports of these trials in each point."""
     num_left_out: int
     """The number of values that are left out because they are NaN or infinite."""
@@ -137,11 +137,11 @@ def group_curve(trials: Sequence[Bins], centre: Centre = "mean", band: Band = "s
         join=join,
         width=width if join == "bins" else max(counts, default=1),
         x=[max(one.last for one in found) for found, _ in drawn],
-        centres=centres,
-        lows=[low for low, _ in bands],
-        highs=[high for _, high in bands],
+        centre=centres,
+        low=[low for low, _ in bands],
+        high=[high for _, high in bands],
         num_trials=[len(finite) for _, finite in drawn],
-        num_reports=[sum(one.num_points for one in finite) / len(finite) for _, finite in drawn],
+        count=[sum(one.num_points for one in finite) / len(finite) for _, finite in drawn],
         num_left_out=sum(sum(one.counts) - sum(one.finite_counts) for one in trials),
         num_unshared=len(unshared),
         bin_width=width,
@@ -170,11 +170,11 @@ def refined(curve: GroupedCurve, part: GroupedCurve, first: float, end: float) -
         width=part.width,
         bin_width=part.bin_width,
         x=spliced(curve.x, part.x),
-        centres=spliced(curve.centres, part.centres),
-        lows=spliced(curve.lows, part.lows),
-        highs=spliced(curve.highs, part.highs),
+        centre=spliced(curve.centre, part.centre),
+        low=spliced(curve.low, part.low),
+        high=spliced(curve.high, part.high),
         num_trials=spliced(curve.num_trials, part.num_trials),
-        num_reports=spliced(curve.num_reports, part.num_reports),
+        count=spliced(curve.count, part.count),
     )
 
 

@@ -129,7 +129,7 @@ def _num_text(curve: GroupedCurve) -> str:
 
 
 def _buckets(curve: GroupedCurve) -> list[SeriesBucket]:
-    columns = zip(curve.x, curve.num_trials, curve.lows, curve.highs, curve.centres, strict=True)
+    columns = zip(curve.x, curve.num_trials, curve.low, curve.high, curve.centre, strict=True)
     return [
         SeriesBucket(x, x, count, centre if low is None else low, centre if high is None else high, centre)
         for x, count, low, high, centre in columns

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import msgspec
 
-from core_sdk._ground.records import MAX_INT, WRITER_NAME, Source
-from core_sdk._home.rows import source_named
+from core_sdk._ground.records import MAX_INT, WRITER_NAME
 from core_sdk._interfaces.server.shared_view import SharedView
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT - 1)]
@@ -27,11 +26,6 @@ Cursor = Annotated[int, msgspec.Meta(ge=0)]
 """The place in a long list where a page begins: 0, or `next` of the page before."""
 
 _T = TypeVar("_T")
-
-
-def source_of(text: str | None) -> Source | None:
-    """Returns the rank or the writer that a query names."""
-    return None if text is None else source_named(text)
 
 
 class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,10 +61,11 @@ class Route:
         query: type[Query] = self.hints.get("query", NoQuery)
         return query
 
-    @property
+    @functools.cached_property
     def lists(self) -> frozenset[str]:
         """The parameters that may be given several times."""
-        return _lists(self.query)
+        fields = msgspec.structs.fields(self.query)
+        return frozenset(field.name for field in fields if get_origin(_plain(field.type)) is tuple)
 
     @property
     def path_types(self) -> dict[str, Any]:
@@ -95,12 +90,6 @@ def page_of(found: Sequence[_T], cursor: int, limit: int) -> tuple[list[_T], int
     """Returns at most `limit` of the items found, and the cursor of the next page, which is None on the last page."""
     end = cursor + limit
     return list(found[cursor:end]), end if end < len(found) else None
-
-
-@functools.cache
-def _lists(query: type[Query]) -> frozenset[str]:
-    fields = msgspec.structs.fields(query)
-    return frozenset(field.name for field in fields if get_origin(_plain(field.type)) is tuple)
 
 
 def _plain(kind: Any) -> Any:

@@ -51,18 +51,18 @@ def test_seeds_with_the_same_steps_are_joined_at_each_step() -> None:
     error = curve_of([1, 4], [3, 4], [5, 10], band="sem")
 
     assert (curve.join, curve.x, curve.num_trials) == ("common", [1, 2], [3, 3])
-    assert (curve.centres, curve.lows, curve.highs) == ([3, 6], [1, 4], [5, 10])
-    assert median.centres == [3, 4]
-    assert median.lows == pytest.approx([1, 4 - math.sqrt(12)])
-    assert error.highs == pytest.approx([3 + 2 / math.sqrt(3), 8])
-    assert curve_of([1], [3], band="none").lows == [None]
+    assert (curve.centre, curve.low, curve.high) == ([3, 6], [1, 4], [5, 10])
+    assert median.centre == [3, 4]
+    assert median.low == pytest.approx([1, 4 - math.sqrt(12)])
+    assert error.high == pytest.approx([3 + 2 / math.sqrt(3), 8])
+    assert curve_of([1], [3], band="none").low == [None]
 
 
 def test_a_trial_that_has_ended_is_not_continued() -> None:
     """Beyond a trial's end, the curve has the remaining trials, and says how many they are."""
     curve = curve_of([1, 1, 1, 1], [3, 3])
 
-    assert curve.centres == [2, 2, 1, 1]
+    assert curve.centre == [2, 2, 1, 1]
     assert curve.num_trials == [2, 2, 1, 1]
 
 
@@ -71,7 +71,7 @@ def test_only_the_common_steps_are_drawn_where_most_are_common() -> None:
     curve = curve_of({10: 1, 20: 1, 30: 1, 40: 1}, {10: 3, 20: 3, 25: 9, 30: 3, 40: 3})
 
     assert (curve.join, curve.x, curve.num_unshared) == ("common", [10, 20, 30, 40], 1)
-    assert curve.centres == [2, 2, 2, 2]
+    assert curve.centre == [2, 2, 2, 2]
 
 
 def test_trials_with_few_common_steps_are_joined_in_bins() -> None:
@@ -82,30 +82,30 @@ def test_trials_with_few_common_steps_are_joined_in_bins() -> None:
 
     assert (curve.join, curve.width, curve.num_unshared) == ("bins", 16, 0)
     assert set(curve.num_trials) == {2}
-    assert set(curve.centres) == {2.0}
+    assert set(curve.centre) == {2.0}
 
 
 def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
     """Values that are not finite are left out and counted, and a point without any value is not drawn."""
     curve = curve_of([1, math.nan, math.inf], [3, 3, -math.inf])
 
-    assert (curve.x, curve.centres, curve.num_trials, curve.num_left_out) == ([1, 2], [2, 3], [2, 1], 3)
+    assert (curve.x, curve.centre, curve.num_trials, curve.num_left_out) == ([1, 2], [2, 3], [2, 1], 3)
 
 
 def test_a_single_trial_has_no_deviation() -> None:
     """At points of a single trial, the deviation band is absent rather than of width zero."""
     curve = curve_of([1, 1], [3], band="std")
 
-    assert curve.lows == [pytest.approx(2 - math.sqrt(2)), None]
+    assert curve.low == [pytest.approx(2 - math.sqrt(2)), None]
 
 
 def test_long_curves_keep_their_extremes() -> None:
     """A trial's value in a bin is the mean of its points, and the band has every value."""
     curve = curve_of([1.0] * 63 + [100.0] + [1.0] * 64, [3.0] * 128, width=32)
 
-    assert (curve.join, curve.num_reports) == ("common", [31, 32, 32, 32, 1])
-    assert max(high for high in curve.highs if high is not None) == 100
-    assert curve.centres[0] == 2
+    assert (curve.join, curve.count) == ("common", [31, 32, 32, 32, 1])
+    assert max(high for high in curve.high if high is not None) == 100
+    assert curve.centre[0] == 2
 
 
 def test_nothing_makes_no_curve() -> None:
@@ -153,7 +153,7 @@ def test_trials_are_joined_at_common_places_of_another_axis() -> None:
     """On another axis, trials are joined at places that they have in common, such as epochs."""
     curve = group_curve([placed({0.5: 1, 1: 2, 1.5: 3}, 0.25), placed({0.5: 3, 1: 4}, 0.25)], band="none")
 
-    assert (curve.join, curve.x, curve.centres, curve.num_trials) == ("common", [0.5, 1, 1.5], [2, 3, 3], [2, 2, 1])
+    assert (curve.join, curve.x, curve.centre, curve.num_trials) == ("common", [0.5, 1, 1.5], [2, 3, 3], [2, 2, 1])
 
 
 @pytest.mark.parametrize("num_points", [2, 40])
@@ -168,7 +168,7 @@ def test_trials_without_common_places_are_joined_in_bins(num_points: int) -> Non
     assert curve.x == sorted(curve.x)
     if num_points == 40:
         ended = curve.num_trials.index(1)
-        assert (curve.width, set(curve.num_trials[:ended]), set(curve.centres[:ended])) == (16, {2}, {2.0})
+        assert (curve.width, set(curve.num_trials[:ended]), set(curve.centre[:ended])) == (16, {2}, {2.0})
         assert curve.x[ended - 1] <= max(quick) + 16
     assert place_bins(binned({1: 5.0, 2: 7.0}), [None, 2.5], 1).maxima.tolist() == [7.0]  # type: ignore[attr-defined]
 
@@ -241,7 +241,7 @@ def test_a_group_of_one_is_the_trial(points: Points, centre: Centre) -> None:
     curve = curve_of(points, centre=centre)
 
     assert curve.x == list(finite)
-    assert curve.centres == curve.lows == curve.highs == list(finite.values())
+    assert curve.centre == curve.low == curve.high == list(finite.values())
     assert set(curve.num_trials) <= {1}
 
 
@@ -250,7 +250,7 @@ def test_the_centre_lies_within_the_range(trials: list[Points], width: int, cent
     """At each point, the centre lies between lowest and highest value, and no trial is counted twice."""
     curve = curve_of(*trials, width=width, centre=centre)
 
-    for low, at, high, num in zip(curve.lows, curve.centres, curve.highs, curve.num_trials, strict=True):
+    for low, at, high, num in zip(curve.low, curve.centre, curve.high, curve.num_trials, strict=True):
         assert low is not None
         assert high is not None
         assert low <= at <= high
@@ -258,5 +258,5 @@ def test_the_centre_lies_within_the_range(trials: list[Points], width: int, cent
     assert curve.x == sorted(set(curve.x))
     if curve.num_unshared == 0:
         finite = [value for one in trials for value in one.values() if math.isfinite(value)]
-        drawn = [one for one in (*curve.lows, *curve.highs) if one is not None]
+        drawn = [one for one in (*curve.low, *curve.high) if one is not None]
         assert (min(drawn, default=0), max(drawn, default=0)) == (min(finite, default=0), max(finite, default=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
@@ -17,9 +17,6 @@ from core_sdk._home.rows import CheckpointRow
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.route import Cursor, Id, Query, Text, page_of
 from core_sdk._interfaces.server.shared_view import SharedView
-
-if TYPE_CHECKING:
-    from core_sdk._home.deletion.collection import Verdict
 
 StorageId = Annotated[str, msgspec.Meta(max_length=200)]
 
@@ -94,13 +91,9 @@ def retention(shared: SharedView, experiment_id: Id) -> RetentionAnswer:
         rules is not None,
         rules.policy if rules else None,
         rules.metric if rules else None,
-        list(map(_kept, plan.verdicts)),
+        [KeptAnswer(one.storage_id, one.is_kept, list(one.reasons)) for one in plan.verdicts],
         list(plan.problems),
     )
-
-
-def _kept(verdict: Verdict) -> KeptAnswer:
-    return KeptAnswer(verdict.storage_id, verdict.is_kept, list(verdict.reasons))
 
 
 def download(shared: SharedView, storage_id: StorageId, query: CheckpointFileQuery) -> FileResponse:

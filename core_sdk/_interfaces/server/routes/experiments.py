@@ -20,15 +20,16 @@ from core_sdk._home.fields import titled
 from core_sdk._home.finding.facts import Facts, flat_hparams
 from core_sdk._home.finding.tree import trial_tree
 from core_sdk._home.finding.where import ConditionError, parse_condition
-from core_sdk._home.rows import ExperimentRow
+from core_sdk._home.rows import ExperimentRow, source_named
 from core_sdk._interfaces.server.errors import RequestError
-from core_sdk._interfaces.server.route import Cursor, Id, Query, RankOrWriter, Text, page_of, source_of
+from core_sdk._interfaces.server.route import Cursor, Id, Query, RankOrWriter, Text, page_of
 from core_sdk._interfaces.server.routes.bounds import (
     MOST_LABELS,
     MOST_LABELS_IN_LIST,
     bounded_experiment,
     differing_values,
 )
+from core_sdk._interfaces.server.routes.metrics import CurveColumns, columns_of
 from core_sdk._interfaces.server.shared_view import SharedView
 from core_sdk.search._importance import Importance, importances
 
@@ -125,16 +126,9 @@ class CurvesQuery(Query, frozen=True):
     reported it."""
 
 
-class TrialCurve(msgspec.Struct, frozen=True):
+class TrialCurve(CurveColumns, frozen=True, kw_only=True):
     trial_id: int
     state: str
-    x: Sequence[float | None]
-    count: Sequence[int]
-    minimum: Sequence[Metric | None]
-    maximum: Sequence[Metric | None]
-    mean: Sequence[Metric | None]
-    last: Metric | None
-    """The value that was reported last; null if it is NaN."""
 
 
 class CurvesAnswer(msgspec.Struct, frozen=True):
@@ -312,17 +306,13 @@ def curves(shared: SharedView, experiment_id: Id, query: CurvesQuery) -> CurvesA
 
     def read(view: View) -> CurvesAnswer:
         shown = {row.trial_id: row for row in rows[: query.top]}
-        series = (Series(trial_id, group, name, source_of(query.rank)) for trial_id in shown)
+        series = (Series(trial_id, group, name, query.rank and source_named(query.rank)) for trial_id in shown)
         drawn = [
             TrialCurve(
-                curve.series.trial_id,
-                shown[curve.series.trial_id].state,
-                curve.x,
-                [bucket.count for bucket in curve.buckets],
-                [bucket.minimum for bucket in curve.buckets],
-                [bucket.maximum for bucket in curve.buckets],
-                [bucket.mean for bucket in curve.buckets],
-                curve.series.last(view, curve.buckets),
+                trial_id=curve.series.trial_id,
+                state=shown[curve.series.trial_id].state,
+                last=curve.series.last(view, curve.buckets),
+                **columns_of(curve),
             )
             for curve in read_curves(view, series, query.x, query.buckets)
         ]

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from core_sdk._ground.records import EXTENSIONS, Source
 from core_sdk._home import View
-from core_sdk._home.rows import MediaRow
+from core_sdk._home.rows import MediaRow, source_named
 from core_sdk._interfaces.server.errors import RequestError
-from core_sdk._interfaces.server.route import AnyRank, Id, Query, source_of
+from core_sdk._interfaces.server.route import AnyRank, Id, Query
 from core_sdk._interfaces.server.shared_view import SharedView
 from core_sdk.errors import UnsafePathError
 
@@ -81,7 +81,7 @@ def media(shared: SharedView, trial_id: Id, query: MediaQuery) -> MediaAnswer:
 
     def read(view: View) -> MediaAnswer:
         view.trial(trial_id)
-        return _answer(view.media(trial_id, rank=source_of(query.rank), superseded=query.superseded))
+        return _answer(view.media(trial_id, rank=query.rank and source_named(query.rank), superseded=query.superseded))
 
     version = shared.media.look(trial_id)  # it may take long, so it holds up no other question
     return shared.ask_of_trial(trial_id, ("media", query, version), read)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -14,9 +14,9 @@ from core_sdk._analysis.charts.formula import Formula, FormulaError, formula_cur
 from core_sdk._analysis.charts.horizontal_axis import Series, origin
 from core_sdk._ground.records import MAX_INT, Metric, Source
 from core_sdk._home import View
-from core_sdk._home.rows import AlertRow
+from core_sdk._home.rows import AlertRow, source_named
 from core_sdk._interfaces.server.errors import Problem, refusal_of
-from core_sdk._interfaces.server.route import AnyRank, Id, Names, Query, Text, source_of
+from core_sdk._interfaces.server.route import AnyRank, Id, Names, Query, Text
 from core_sdk._interfaces.server.shared_view import SharedView
 
 _MAX_SERIES = 64
@@ -66,14 +66,9 @@ class SystemQuery(Query, frozen=True):
     buckets: NumBuckets = 1000
 
 
-class Curve(msgspec.Struct, frozen=True):
-    """A series, as columns of equal length with a value for each bucket."""
+class CurveColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """A curve, as columns of equal length with a value for each bucket."""
 
-    group: str
-    """Empty if it is computed by a formula, which is then its name."""
-    name: str
-    first_steps: Sequence[float]
-    last_steps: Sequence[float]
     x: Sequence[float | None]
     """The place where the bucket's end is drawn."""
     count: Sequence[int]
@@ -81,12 +76,22 @@ class Curve(msgspec.Struct, frozen=True):
     """null where every value is NaN."""
     maximum: Sequence[Metric | None]
     mean: Sequence[Metric | None]
+    last: Metric | None = None
+    """The value that was reported last; null if it is NaN, and for the profiler's figures."""
+
+
+class Curve(CurveColumns, frozen=True, kw_only=True):
+    """The curve of a series."""
+
+    group: str
+    """Empty if it is computed by a formula, which is then its name."""
+    name: str
+    first_steps: Sequence[float]
+    last_steps: Sequence[float]
     attempt: int | None = None
     """The attempt, of a curve that is superseded."""
     rank: Source | None = None
     """The rank or the writer that has reported it, if it was asked for; of the profiler's figures, that of the node."""
-    last: Metric | None = None
-    """The value that was reported last; null if it is NaN, and for the profiler's figures."""
 
 
 class MetricsAnswer(msgspec.Struct, frozen=True):
@@ -129,7 +134,7 @@ def metrics(shared: SharedView, trial_id: Id, query: MetricsQuery) -> MetricsAns
     curves = whole.curves if asked == query else shared.ask(partial(_finer, trial_id, whole.curves, query))
     if whole.formula is not None:
         curves = formula_curves(curves, whole.formula)
-    shown = [_columns(one, whole.last.get(one.series)) for one in curves]
+    shown = [_curve(one, whole.last.get(one.series)) for one in curves]
     return MetricsAnswer(
         [one for one in shown if one.attempt is None],
         [one for one in shown if one.attempt is not None],
@@ -149,7 +154,7 @@ def _read(trial_id: int, query: MetricsQuery, view: View) -> _Whole:
     if query.formula:
         formula = read_formula(query.formula, query.names or [".".join(pair) for pair in chosen])
         chosen = [pair for pair in chosen if ".".join(pair) in formula.names]
-    rank = source_of(query.rank)
+    rank = query.rank and source_named(query.rank)
     ranks: Sequence[Source | None] = outline.reporting_ranks if rank == "all" else [rank]
     shown = chosen[: max(1, _MAX_SERIES // max(1, len(ranks)))]
     attempts = [None, *range(1, trial.num_attempts + 1)] if query.superseded else [None]
@@ -198,21 +203,23 @@ def _finer(trial_id: int, curves: Sequence[PlacedCurve], query: MetricsQuery, vi
     return [read_finer(view, one, query.x, query.buckets, within) for one in curves]
 
 
-def _columns(curve: PlacedCurve, last: Metric | None = None) -> Curve:
-    series, buckets = curve.series, curve.buckets
+def columns_of(curve: PlacedCurve) -> dict[str, Sequence[Any]]:
+    """Returns the fields of `CurveColumns` that have a value for each bucket."""
+    figures = ("count", "minimum", "maximum", "mean")
+    return {"x": curve.x} | {name: [getattr(bucket, name) for bucket in curve.buckets] for name in figures}
+
+
+def _curve(curve: PlacedCurve, last: Metric | None = None) -> Curve:
+    series = curve.series
     return Curve(
-        series.group,
-        series.name,
-        [bucket.first_steps for bucket in buckets],
-        [bucket.last_steps for bucket in buckets],
-        curve.x,
-        [bucket.count for bucket in buckets],
-        [bucket.minimum for bucket in buckets],
-        [bucket.maximum for bucket in buckets],
-        [bucket.mean for bucket in buckets],
-        series.superseded_of,
-        series.rank,
-        last,
+        group=series.group,
+        name=series.name,
+        first_steps=[bucket.first_steps for bucket in curve.buckets],
+        last_steps=[bucket.last_steps for bucket in curve.buckets],
+        attempt=series.superseded_of,
+        rank=series.rank,
+        last=last,
+        **columns_of(curve),
     )
 
 
@@ -235,7 +242,7 @@ def system(shared: SharedView, trial_id: Id, query: SystemQuery) -> SystemAnswer
                 trial_id, one.group, one.name, query.buckets, within=within, rank=one.rank, is_profile=True
             )
             series = Series(trial_id, one.group, one.name, one.rank)
-            curves.append(_columns(PlacedCurve(series, buckets, [bucket.last_steps / 1000 for bucket in buckets])))
+            curves.append(_curve(PlacedCurve(series, buckets, [bucket.last_steps / 1000 for bucket in buckets])))
         return SystemAnswer(curves, max(0, len(known) - _MAX_SERIES))
 
     return shared.ask_of_trial(trial_id, query, read)

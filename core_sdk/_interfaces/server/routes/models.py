@@ -57,13 +57,13 @@ class LineageAnswer(msgspec.Struct, frozen=True):
 
 def list_models(shared: SharedView, query: ModelsQuery) -> ModelsAnswer:
     """Returns the models of the registry."""
-    found = _registry(shared).models()
+    found = Registry(shared.home).models()
     return ModelsAnswer([ModelRow.recorded(one) for one in found if query.archived or not one.is_archived])
 
 
 def model(shared: SharedView, model_id: Id) -> ModelVersionsAnswer:
     """Returns a model with its versions and their checkpoints."""
-    found = _registry(shared).model(model_id)
+    found = Registry(shared.home).model(model_id)
     return ModelVersionsAnswer(ModelRow.recorded(found), [_version(shared, one) for one in reversed(found.versions)])
 
 
@@ -72,15 +72,11 @@ def lineage(shared: SharedView, storage_id: StorageId) -> LineageAnswer:
     stretches = shared.ask(lambda view: read_lineage(view, shared.home, storage_id))
     registered = [
         RegisteredVersion(one.model_id, one.name, version.version)
-        for one in _registry(shared).models()
+        for one in Registry(shared.home).models()
         for version in one.versions
         if version.checkpoint == storage_id
     ]
     return LineageAnswer(stretches, registered)
-
-
-def _registry(shared: SharedView) -> Registry:
-    return Registry(shared.home)
 
 
 def _version(shared: SharedView, record: ModelVersionRecord) -> VersionAnswer:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
 
 from core_sdk._analysis.charts.common_bins import JoinedMetric
-from core_sdk._analysis.charts.grouped_curves import Band, Centre, GroupedCurve, Join, refined
-from core_sdk._ground.records import Metric
+from core_sdk._analysis.charts.grouped_curves import Band, Centre, GroupedCurve, refined
+from core_sdk._ground.records import Metric, fields_of
 from core_sdk._home.finding.facts import Facts, problem_with
 from core_sdk._home.finding.groups import (
     Ranking,
@@ -21,8 +21,9 @@ from core_sdk._home.finding.groups import (
     group_trials,
     metric_names,
 )
+from core_sdk._home.rows import source_named
 from core_sdk._interfaces.server.errors import RequestError
-from core_sdk._interfaces.server.route import Id, Names, Query, RankOrWriter, Text, source_of
+from core_sdk._interfaces.server.route import Id, Names, Query, RankOrWriter, Text
 from core_sdk._interfaces.server.routes.metrics import Axis, Place
 from core_sdk._interfaces.server.shared_view import SharedView
 
@@ -64,28 +65,12 @@ class GroupAnswer(msgspec.Struct, frozen=True):
     best_value: Metric | None
 
 
-class GroupCurveAnswer(msgspec.Struct, frozen=True):
-    """A curve, as columns with a value for each point."""
+@dataclass(frozen=True)
+class GroupCurveAnswer(GroupedCurve):
+    """The curve of a group. If x is time, it is in seconds since the start of each trial."""
 
     group: int
     """The index of its group."""
-    join: Join
-    """Whether the trials are joined at the x that they have in common, or in bins."""
-    width: float
-    """The width of the bins; at common x, the largest number of reports of a trial in a point."""
-    x: Sequence[float]
-    """The end of each point. Time is in seconds since the start of each trial."""
-    centre: Sequence[float]
-    low: Sequence[float | None]
-    high: Sequence[float | None]
-    num_trials: Sequence[int]
-    """The number of trials in each point."""
-    count: Sequence[float]
-    """The mean number of reports of these trials in each point."""
-    num_left_out: int
-    """Values that are NaN or infinite."""
-    num_unshared: int
-    """Points that are left out because some of the trials have no value there."""
 
 
 class GroupedChartAnswer(msgspec.Struct, frozen=True):
@@ -147,13 +132,14 @@ def _chart(shared: SharedView, query: GroupsQuery, grouped: Sequence[TrialGroup]
     if pair is None:
         raise RequestError(400, "unknown_name", f"no trial has a metric {metric!r}")
     trial_ids = [trial_id for group in grouped for trial_id in group.trial_ids]
-    wanted = JoinedMetric(*pair, query.x, query.points, rank=source_of(query.rank))
+    wanted = JoinedMetric(*pair, query.x, query.points, rank=query.rank and source_named(query.rank))
     bins = shared.common_bins(trial_ids, wanted)
     curves = []
     for index, group in enumerate(grouped):
         if members := [bins[trial_id] for trial_id in group.trial_ids if trial_id in bins]:
             curve = shared.group_curve(members, query.centre, query.band)
-            curves.append(_curve(index, _finer(shared, query, group, wanted, curve)))
+            finer = _finer(shared, query, group, wanted, curve)
+            curves.append(GroupCurveAnswer(**fields_of(finer), group=index))
     return GroupedChartAnswer(metric, curves)
 
 
@@ -173,19 +159,3 @@ def _finer(
 
 def _pairs(group: TrialGroup) -> Iterator[tuple[str, str]]:
     return ((of, name) for one in group.members for of, metrics in one.metrics.items() for name in metrics)
-
-
-def _curve(group: int, curve: GroupedCurve) -> GroupCurveAnswer:
-    return GroupCurveAnswer(
-        group,
-        curve.join,
-        curve.width,
-        curve.x,
-        curve.centres,
-        curve.lows,
-        curve.highs,
-        curve.num_trials,
-        curve.num_reports,
-        curve.num_left_out,
-        curve.num_unshared,
-    )
