@@ -28,7 +28,7 @@ from pathlib import Path
 import psutil
 
 from core_sdk._execution.experiments.calling import await_end_of_master, call
-from core_sdk._execution.experiments.events import read_events
+from core_sdk._execution.experiments.events import read_new_events
 from core_sdk._execution.experiments.protocol import Down, GetStatus
 from core_sdk._execution.experiments.submission import submit
 from core_sdk._ground.records import ValidationRead
@@ -163,7 +163,8 @@ def reaction() -> None:
         text = (code.parent / "config.yaml").read_text()
         experiment_id = submit(home, text, source="config.yaml", model_dir=code).experiment_id
         until(lambda: has_ended(home, experiment_id))
-        events = read_events(home.experiment(experiment_id).events_path)
+        path = home.experiment(experiment_id).events_path
+        events = [event for events, _ in read_new_events(path, 0) for event in events]
         heard = [event.time for event in events if isinstance(event, ValidationRead)]
         with open_view(home) as view:
             reported = [report.metrics["time"] for report in view.reports(1, "validation")]

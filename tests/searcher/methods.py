@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from core_sdk._execution.experiments.events import read_events
+from core_sdk._execution.experiments.events import read_new_events
 from core_sdk._ground.records import OperationsPosted, TrialNumbered
 from core_sdk._home import Home
 from core_sdk.searcher import (
@@ -147,7 +147,8 @@ def posted(home: Home, experiment_id: int) -> list[Any]:
     path = home.root / "experiments" / str(experiment_id) / "events.journal"
     return [
         msgspec.json.encode(operation)
-        for event in (read_events(path) if path.exists() else ())
+        for events, _ in (read_new_events(path, 0) if path.exists() else ())
+        for event in events
         if isinstance(event, OperationsPosted)
         for operation in event.operations
         if operation["operation"] not in ("progress", "pause")
@@ -155,4 +156,5 @@ def posted(home: Home, experiment_id: int) -> list[Any]:
 
 
 def num_trials(home: Home, experiment_id: int) -> int:
-    return sum(isinstance(event, TrialNumbered) for event in read_events(home.experiment(experiment_id).events_path))
+    path = home.experiment(experiment_id).events_path
+    return sum(isinstance(event, TrialNumbered) for events, _ in read_new_events(path, 0) for event in events)

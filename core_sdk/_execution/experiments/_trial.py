@@ -42,7 +42,7 @@ def without_numbers(words: str) -> str:
 
 
 class TrialStateMachine:
-    """A trial, which only `Experiment.apply` changes. The same events give the same trial."""
+    """A trial, which only `ExperimentStateMachine.apply` changes. The same events give the same trial."""
 
     def __init__(self, create: Create) -> None:
         self.request_id: UUID = create.request_id

@@ -65,17 +65,11 @@ class EventJournal:
         os.ftruncate(self._descriptor, self._size_bytes)
 
 
-def read_events(path: Path) -> Iterator[Event]:
-    """Yields all events, in order. Raises `FileNotFoundError`, and `RecordDamagedError` like `read_new_events`."""
-    for events, _ in read_new_events(path, 0):
-        yield from events
-
-
 def read_new_events(path: Path, offset: int) -> Iterator[tuple[list[Event], int]]:
     """Yields the events after byte `offset` in chunks, in order, each chunk with the offset after it.
 
     Conclusions from the events are right only if none is missing. Therefore raises `RecordDamagedError` for a damaged
-    line, and for an event of a kind that this version does not know.
+    line, and for an event of a kind that this version does not know. Raises `FileNotFoundError` if there is no journal.
     """
     if path.stat().st_size < offset:
         raise RecordDamagedError(path, "it has become shorter")

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from core_sdk._execution.experiments.events import EventJournal, read_events
+from core_sdk._execution.experiments.events import EventJournal, read_new_events
 from core_sdk._ground.records import StopSent
 
 
@@ -28,4 +28,4 @@ def test_half_a_line_is_removed_before_the_next_event(tmp_path: Path, num_events
     journal.append(event)
     journal.close()
 
-    assert list(read_events(path)) == [event] * (num_events + 1)
+    assert [each for events, _ in read_new_events(path, 0) for each in events] == [event] * (num_events + 1)

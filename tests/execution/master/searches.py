@@ -6,7 +6,7 @@ import textwrap
 import time
 from pathlib import Path
 
-from core_sdk._execution.experiments.events import read_events
+from core_sdk._execution.experiments.events import read_new_events
 from core_sdk._execution.experiments.submission import submit
 from core_sdk._ground.records import Event, SearchRecord
 from core_sdk._home import Home
@@ -105,7 +105,8 @@ def submit_text(home: Home, tmp_path: Path, text: str, train: str, *, is_paused:
 
 
 def events_of(home: Home, experiment_id: int) -> list[Event]:
-    return list(read_events(home.experiment(experiment_id).events_path))
+    path = home.experiment(experiment_id).events_path
+    return [event for events, _ in read_new_events(path, 0) for event in events]
 
 
 def await_end(home: Home, experiment_id: int, timeout_s: float = 120) -> SearchRecord:

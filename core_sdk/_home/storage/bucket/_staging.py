@@ -60,7 +60,8 @@ class BucketStaging(Staging):
         self._sent_names: list[str] = []
         self._manifest: bytes | None = None
         """The manifest that may be in the bucket by now."""
-        self._is_committed = False
+        self._is_kept = False
+        """Whether what was sent stays: it is committed, or the chief decides, whose lease outlasts this rank's."""
 
     def check_reachable(self, address: str) -> None:
         if address != self.address:
@@ -117,7 +118,7 @@ class BucketStaging(Staging):
                 with self._failures_logged("uploads in parts that broke off may stay"):
                     self._objects.abort_uploads(f"{self._storage_id}/")
             self._put_manifest(encode_manifest(manifest))
-        self._is_committed = True
+        self._is_kept = True
         return manifest
 
     def cancel(self) -> None:
@@ -126,7 +127,7 @@ class BucketStaging(Staging):
     def discard(self) -> None:
         """Removes what was sent to the bucket. What cannot be removed now is swept later."""
         if self._local.is_ours and self._lease is not None:
-            if self._is_committed:
+            if self._is_kept:
                 self._lease.end()
             else:
                 try:
@@ -137,8 +138,8 @@ class BucketStaging(Staging):
         self._local.release()
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if error is None and self._lease is not None and not self._is_committed:
-            self._is_committed = True  # by the chief: otherwise the block would have raised
+        if error is None:
+            self._is_kept = True
         self.discard()
 
     def _remove_sent(self, lease: Lease) -> None:
