@@ -11,8 +11,7 @@ from core_sdk._interfaces.cli._command_after_dashes import CommandAfterDashes
 from core_sdk._interfaces.cli._group import MEANT, LazyGroup, command_group
 from core_sdk._interfaces.cli.agents import mcp
 from core_sdk._interfaces.cli.compare import compare
-from core_sdk._interfaces.cli.exchange.importing import import_runs
-from core_sdk._interfaces.cli.exchange.querying import export, sql
+from core_sdk._interfaces.cli.exchange.commands import export, import_runs, sql
 from core_sdk._interfaces.cli.preview_search import preview_search
 from core_sdk._interfaces.cli.report import report
 from core_sdk._interfaces.cli.running.run import run

@@ -147,6 +147,10 @@ def parse_slots(text: str) -> int:
     return int(text)
 
 
+def slots_option(help_text: str, show_default: str) -> Any:
+    return typer.Option(parser=parse_slots, metavar="N", help=help_text, show_default=show_default)
+
+
 AvoidBusy = Annotated[
     bool,
     typer.Option(

@@ -18,7 +18,7 @@ from core_sdk._interfaces.cli._grouping import (
     read_charts,
 )
 from core_sdk._interfaces.cli._ids import MaybeTrialIds, OfExperiment
-from core_sdk._interfaces.render.output import AsJson, Fields
+from core_sdk._interfaces.render.form import AsJson, Fields, choose_form
 
 
 def compare(
@@ -54,7 +54,7 @@ def compare(
     from core_sdk._interfaces.cli.trial.groups import group_object, print_groups
     from core_sdk._interfaces.cli.trial.listing import choose_trials, json_object, print_comparison
     from core_sdk._interfaces.render.drawing import check_format, draw_charts, num_buckets
-    from core_sdk._interfaces.render.output import choose_form, print_list
+    from core_sdk._interfaces.render.output import print_list
 
     has_curves = metric or formula or output
     form = choose_form(as_json, fields=fields)

@@ -8,7 +8,8 @@ import typer
 
 from core_sdk._interfaces.cli._arguments import ConfigFile, Overrides, read_config
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.render.output import AsJson, Properties, choose_form, print_one
+from core_sdk._interfaces.render.form import AsJson, choose_form
+from core_sdk._interfaces.render.output import Properties, print_one
 from core_sdk._interfaces.render.tables import Column, print_table
 
 if TYPE_CHECKING:

@@ -7,15 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-class UnknownFieldError(ValueError):
-    """A name of a field that no record of its kind has."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        near = difflib.get_close_matches(name, known, 1)
-        guess = f" Did you mean {near[0]}?" if near else ""
-        super().__init__(f"there is no field {name!r}.{guess} There are: {', '.join(known)}")
-
-
 def parse_fields(text: str) -> tuple[str, ...]:
     """Returns the names in `a,b.c`, each once. Raises `ValueError` for an empty one."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
@@ -27,12 +18,14 @@ def parse_fields(text: str) -> tuple[str, ...]:
 def take(value: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Returns these fields of a record, under the names as they were given; None for a part that it lacks. Pure.
 
-    A dot leads into an object: `metrics.validation.loss`. Raises `UnknownFieldError` unless the record has the first
+    A dot leads into an object: `metrics.validation.loss`. Raises `ValueError` unless the record has the first
     part of each name: all records of a kind have the same fields, or are empty.
     """
     for name in names:
         if value and not any(_begins_with(name, key) for key in value):
-            raise UnknownFieldError(name, list(value))
+            near = difflib.get_close_matches(name, value, 1)
+            guess = f" Did you mean {near[0]}?" if near else ""
+            raise ValueError(f"there is no field {name!r}.{guess} There are: {', '.join(value)}")
     return {name: _at(value, name) for name in names}
 
 

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import typer
 
 from core_sdk._ground.records import nonfinite_to_text, plain, strict_json
-from core_sdk._interfaces.render.fields import UnknownFieldError, parse_fields, take
+from core_sdk._interfaces.render.fields import take
 from core_sdk._interfaces.render.tables import Column, print_properties, print_table
 from core_sdk._interfaces.render.text import printable
 
@@ -28,32 +28,6 @@ LIMIT = 50
 _Row = TypeVar("_Row")
 Properties = Mapping[str, object]
 """The properties of a thing by name, for people. A list is shown as lines, and an empty value is left out."""
-
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help='Print JSON; numbers that JSON lacks are "NaN", "Infinity" and "-Infinity".'),
-]
-AsCsv = Annotated[
-    bool, typer.Option("--csv", help="Print CSV; text that a spreadsheet would take for a formula gets a leading '.")
-]
-
-Fields = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME,…",
-        help="Only these fields, as JSON, or CSV with --csv; a dot leads into an object: trial_id,metrics.validation.",
-        show_default="all",
-    ),
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="The newest N, or with an order the first N; 0: all.",
-        show_default=f"all; of a table that no terminal shows, {LIMIT}",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -68,17 +42,6 @@ class Form:
     @property
     def is_table(self) -> bool:
         return not (self.is_json or self.is_csv)
-
-
-def choose_form(as_json: bool, as_csv: bool = False, fields: str = "") -> Form:
-    """Returns the form that options ask for. Raises `typer.BadParameter`."""
-    if as_json and as_csv:
-        raise typer.BadParameter("give --json or --csv, not both")
-    try:
-        names = parse_fields(fields) if fields else ()
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--fields") from None
-    return Form(as_json or bool(names and not as_csv), as_csv, names)
 
 
 def limited(rows: list[_Row], limit: int | None, form: Form, *, are_ordered: bool = False) -> list[_Row]:
@@ -158,7 +121,7 @@ def chosen(value: Any, fields: Sequence[str]) -> Any:
     known = plain(value)
     try:
         return take(known, fields) if fields else known
-    except UnknownFieldError as error:
+    except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--fields") from None
 
 

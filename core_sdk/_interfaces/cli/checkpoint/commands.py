@@ -21,18 +21,8 @@ from core_sdk._interfaces.cli._ids import OfExperiment, OfTrial, StorageId, Stor
 from core_sdk._interfaces.cli.checkpoint import gc, verify
 from core_sdk._interfaces.cli.checkpoint.export import export
 from core_sdk._interfaces.cli.checkpoint.selection import checkpoint_row, read_rows
-from core_sdk._interfaces.render.output import (
-    AsCsv,
-    AsJson,
-    Fields,
-    Limit,
-    Properties,
-    choose_form,
-    confirm,
-    limited,
-    print_one,
-    print_rows,
-)
+from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, Limit, choose_form
+from core_sdk._interfaces.render.output import Properties, confirm, limited, print_one, print_rows
 from core_sdk._interfaces.render.rows import properties_of
 from core_sdk._interfaces.render.tables import Column
 from core_sdk._interfaces.render.text import format_size, format_time

@@ -15,7 +15,8 @@ from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import OfExperiment, OfTrial
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.cli.checkpoint.selection import check_scope
-from core_sdk._interfaces.render.output import AsJson, confirm, print_object
+from core_sdk._interfaces.render.form import AsJson
+from core_sdk._interfaces.render.output import confirm, print_object
 from core_sdk._interfaces.render.tables import Column, print_table
 from core_sdk._interfaces.render.text import format_size
 

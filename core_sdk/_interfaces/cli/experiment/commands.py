@@ -19,19 +19,8 @@ from core_sdk._interfaces.cli._ids import Experiments, parse_experiment
 from core_sdk._interfaces.cli.experiment import looking, steering, submitting
 from core_sdk._interfaces.cli.experiment.looking import why_no_best
 from core_sdk._interfaces.cli.trial.listing import json_object, print_trials, with_searched
-from core_sdk._interfaces.render.output import (
-    AsCsv,
-    AsJson,
-    Fields,
-    Form,
-    Limit,
-    choose_form,
-    confirm,
-    limited,
-    print_list,
-    print_one,
-    print_rows,
-)
+from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, Limit, choose_form
+from core_sdk._interfaces.render.output import Form, confirm, limited, print_list, print_one, print_rows
 from core_sdk._interfaces.render.rows import properties_of
 from core_sdk._interfaces.render.tables import Column
 from core_sdk._interfaces.render.text import format_time, printable

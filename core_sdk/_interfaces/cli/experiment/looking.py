@@ -21,17 +21,8 @@ from core_sdk._interfaces.cli._home import make_home, open_home
 from core_sdk._interfaces.cli._ids import Experiment, SubmittedId, check_submitted
 from core_sdk._interfaces.cli.trial.listing import json_object, print_trials
 from core_sdk._interfaces.render.drawing import check_format, draw_charts, num_buckets
-from core_sdk._interfaces.render.output import (
-    AsCsv,
-    AsJson,
-    Fields,
-    Limit,
-    Properties,
-    choose_form,
-    limited,
-    print_object,
-    print_one,
-)
+from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, Limit, choose_form
+from core_sdk._interfaces.render.output import Properties, limited, print_object, print_one
 
 _PAUSE_S = 0.5
 

@@ -19,7 +19,8 @@ from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import Experiment, Experiments, SubmittedIds
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.render.output import AsJson, choose_form, print_list, print_one
+from core_sdk._interfaces.render.form import AsJson, choose_form
+from core_sdk._interfaces.render.output import print_list, print_one
 
 _PAUSE_S = 0.2
 _MASTER_S = 5.0

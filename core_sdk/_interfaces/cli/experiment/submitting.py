@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +13,10 @@ from core_sdk._home import open_view
 from core_sdk._interfaces.cli._arguments import ConfigFile, Overrides, read_config
 from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._home import make_home
-from core_sdk._interfaces.cli._ids import SubmittedId, parse_trial
+from core_sdk._interfaces.cli._ids import SubmittedId, trial_option
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.render.output import AsJson, print_object
+from core_sdk._interfaces.render.form import AsJson
+from core_sdk._interfaces.render.output import print_object
 
 if TYPE_CHECKING:
     from core_sdk._execution.experiments.following import Follower
@@ -141,15 +142,7 @@ def continue_(
         bool,
         typer.Option("--new", help="Begin a new experiment of one trial, with the weights of a trial of this one."),
     ] = False,
-    trial: Annotated[
-        int | None,
-        typer.Option(
-            metavar="ID",
-            parser=parse_trial,
-            help="With --new: that trial, by number or name.",
-            show_default="the best one",
-        ),
-    ] = None,
+    trial: Annotated[int | None, trial_option("With --new: that trial, by number or name.", "the best one")] = None,
     overrides: Overrides = None,
     follow: Follow = False,
     paused: Annotated[bool, typer.Option("--paused", help="With --new: wait for `experiment activate`.")] = False,
@@ -180,10 +173,7 @@ def follow(experiment: SubmittedId, as_json: AsJson = False) -> None:
 
     --json prints the experiment when it has ended.
     """
-    from core_sdk._execution.experiments.following import Follower
-    from core_sdk._interfaces.cli.experiment.live import show
-
-    raise typer.Exit(show(Follower(make_home(), experiment), as_json=as_json))
+    raise typer.Exit(_show(make_home(), experiment, as_json=as_json))
 
 
 def submit_to_master(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool) -> None:
@@ -194,10 +184,15 @@ def submit_to_master(do: Callable[[Home], Submitted], done: str, *, as_json: boo
     start_early(home.root)
     submitted = _told(do(home), done, is_last=not is_followed, as_json=as_json)
     if is_followed:
-        from core_sdk._execution.experiments.following import Follower
-        from core_sdk._interfaces.cli.experiment.live import show
+        raise typer.Exit(_show(home, submitted.experiment_id, as_json=as_json))
 
-        raise typer.Exit(show(Follower(home, submitted.experiment_id), as_json=as_json))
+
+def _show(home: Home, experiment_id: int, **options: Any) -> int:
+    """Shows the experiment until it ends, and returns the exit status, as `live.show` does with these options."""
+    from core_sdk._execution.experiments.following import Follower
+    from core_sdk._interfaces.cli.experiment.live import show
+
+    return show(Follower(home, experiment_id), **options)
 
 
 def _told(submitted: Submitted, done: str, *, is_last: bool, as_json: bool) -> Submitted:
@@ -227,14 +222,12 @@ def _run_locally(home: Home, submit: Callable[[Home], Submitted], num_places: in
     Ctrl-C and SIGTERM pause it: its trials save their checkpoints and end. Raises `MasterError` if the home has a
     master.
     """
-    from core_sdk._execution.experiments.following import Follower
     from core_sdk._execution.master.local import local_master
-    from core_sdk._interfaces.cli.experiment.live import show
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with local_master(home, num_places):
         submitted = _told(submit(home), "Created", is_last=False, as_json=as_json)
-        return show(Follower(home, submitted.experiment_id), as_json=as_json, interrupt=_pause)
+        return _show(home, submitted.experiment_id, as_json=as_json, interrupt=_pause)
 
 
 def _pause(follower: Follower) -> int:

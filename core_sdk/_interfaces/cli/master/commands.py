@@ -15,14 +15,15 @@ from core_sdk._execution.master.queued import Queued, homes_in_line, queue_of
 from core_sdk._execution.steering import experiments
 from core_sdk._ground.environment import Environment
 from core_sdk._home import Home
-from core_sdk._interfaces.cli._arguments import AvoidBusy, parse_slots
+from core_sdk._interfaces.cli._arguments import AvoidBusy, slots_option
 from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._group import command_group
 from core_sdk._interfaces.cli._home import go_on, make_home, open_home
-from core_sdk._interfaces.cli._ids import Experiment, parse_experiment
+from core_sdk._interfaces.cli._ids import Experiment, experiment_option
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.cli.ui import ui
-from core_sdk._interfaces.render.output import AsJson, Fields, choose_form, print_one, print_rows
+from core_sdk._interfaces.render.form import AsJson, Fields, choose_form
+from core_sdk._interfaces.render.output import print_one, print_rows
 from core_sdk._interfaces.render.tables import Column
 from core_sdk._machine.slots import SlotDirectory, clock, describe_line
 from core_sdk.errors import CoreSDKError, MasterRefusedError, MasterSilentError
@@ -37,13 +38,7 @@ queue_app = command_group()
 @app.command()
 def up(
     slots: Annotated[
-        int | None,
-        typer.Option(
-            parser=parse_slots,
-            metavar="N",
-            help="Places on the CPU for trials.",
-            show_default="all GPUs; without any, all CPUs",
-        ),
+        int | None, slots_option("Places on the CPU for trials.", "all GPUs; without any, all CPUs")
     ] = None,
     avoid_busy: AvoidBusy = False,
     with_ui: Annotated[
@@ -160,14 +155,8 @@ def list_queue(
 @queue_app.command()
 def move(
     experiment: Experiment,
-    ahead_of: Annotated[
-        int | None,
-        typer.Option(parser=parse_experiment, metavar="EXPERIMENT", help="It comes directly before this one."),
-    ] = None,
-    behind: Annotated[
-        int | None,
-        typer.Option(parser=parse_experiment, metavar="EXPERIMENT", help="It comes directly behind this one."),
-    ] = None,
+    ahead_of: Annotated[int | None, experiment_option("It comes directly before this one.")] = None,
+    behind: Annotated[int | None, experiment_option("It comes directly behind this one.")] = None,
 ) -> None:
     """Move an experiment in the queue of this home, to the priority of another one.
 

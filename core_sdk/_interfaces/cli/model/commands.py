@@ -14,16 +14,8 @@ from core_sdk._interfaces.cli._arguments import Yes
 from core_sdk._interfaces.cli._group import command_group
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import Model, StorageId
-from core_sdk._interfaces.render.output import (
-    AsCsv,
-    AsJson,
-    Fields,
-    Properties,
-    choose_form,
-    confirm,
-    print_one,
-    print_rows,
-)
+from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, choose_form
+from core_sdk._interfaces.render.output import Properties, confirm, print_one, print_rows
 from core_sdk._interfaces.render.tables import Column
 from core_sdk._interfaces.render.text import format_time, printable
 
@@ -78,14 +70,16 @@ def list_models(
 ) -> None:
     """List models."""
     form = choose_form(as_json, as_csv, fields)
-    rows = [ModelRow.recorded(record) for record in _registry().models() if archived or not record.is_archived]
+    rows = [
+        ModelRow.recorded(record) for record in Registry(open_home()).models() if archived or not record.is_archived
+    ]
     print_rows(rows, ModelRow, _MODEL_COLUMNS, form, "No models.")
 
 
 @app.command()
 def describe(model: Model, as_json: AsJson = False, fields: Fields = "") -> None:
     """Show what is known of a model."""
-    row = ModelRow.recorded(_registry().model(model))
+    row = ModelRow.recorded(Registry(open_home()).model(model))
     properties: Properties = {
         "Model": row.model_id,
         "Name": row.name,
@@ -118,7 +112,7 @@ def register_version(
 def list_versions(model: Model, as_json: AsJson = False, as_csv: AsCsv = False, fields: Fields = "") -> None:
     """List the versions of a model, the newest first."""
     form = choose_form(as_json, as_csv, fields)
-    rows = [_version_row(record) for record in reversed(_registry().model(model).versions)]
+    rows = [_version_row(record) for record in reversed(Registry(open_home()).model(model).versions)]
     print_rows(rows, VersionRow, _VERSION_COLUMNS, form, "No versions.")
 
 
@@ -131,7 +125,8 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Take a model, or one version of it, out of the registry. The checkpoints stay, and can be deleted then."""
-    home, record = open_home(), _registry().model(model)
+    home = open_home()
+    record = Registry(home).model(model)
     if version is None:
         what = f"model {model}"
         confirm(f"Delete {what}, {printable(record.name)!r}, with {len(record.versions)} versions?", yes)
@@ -142,10 +137,6 @@ def delete(
         confirm(f"Delete {what}, {printable(record.name)!r}?", yes)
         models.delete_version(home, model, version)
     typer.echo(f"deleted {what}")
-
-
-def _registry() -> Registry:
-    return Registry(open_home())
 
 
 def _version_row(one: ModelVersionRecord) -> VersionRow:

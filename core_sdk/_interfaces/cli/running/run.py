@@ -23,9 +23,9 @@ from core_sdk._interfaces.cli._arguments import (
     TrialName,
     parse_duration,
     parse_hparams,
-    parse_slots,
+    slots_option,
 )
-from core_sdk._interfaces.cli._ids import WrittenTrial, parse_trial
+from core_sdk._interfaces.cli._ids import WrittenTrial, trial_option
 from core_sdk._interfaces.cli._messages import say
 
 if TYPE_CHECKING:
@@ -50,12 +50,10 @@ def run(
     seed: Seed = None,
     slots: Annotated[
         int | None,
-        typer.Option(
-            parser=parse_slots,
-            metavar="N",
-            help="Wait for so many GPUs, or places on the CPU, and take them from all users of this machine; a "
-            "launcher starts a rank for each.",
-            show_default="none are taken; a launcher asks the machine",
+        slots_option(
+            "Wait for so many GPUs, or places on the CPU, and take them from all users of this machine; a launcher "
+            "starts a rank for each.",
+            "none are taken; a launcher asks the machine",
         ),
     ] = None,
     avoid_busy: AvoidBusy = False,
@@ -68,17 +66,11 @@ def run(
             help="Start no trial: the script's init() reports about --trial under this name, beside its own program.",
         ),
     ] = None,
-    parent: Annotated[
-        int | None, typer.Option(metavar="ID", parser=parse_trial, help="The trial of which this one is a variation.")
-    ] = None,
+    parent: Annotated[int | None, trial_option("The trial of which this one is a variation.")] = None,
     hypothesis: Annotated[str, typer.Option(metavar="TEXT", help="What the variation is expected to show.")] = "",
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            metavar="TIME",
-            parser=parse_duration,
-            help="How long it may run: 90s, 5m, 2h.",
-        ),
+        typer.Option(metavar="TIME", parser=parse_duration, help="How long it may run: 90s, 5m, 2h."),
     ] = None,
     engine: Annotated[
         _Engine, typer.Option(help="Where it runs: on this machine, or as a job of Slurm.")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from core_sdk._interfaces.cli._arguments import Hparams, NewLabels, NumNodes, SbatchOptions, parse_hparams, parse_slots
-from core_sdk._interfaces.render.output import AsJson
+from core_sdk._interfaces.cli._arguments import Hparams, NewLabels, NumNodes, SbatchOptions, parse_hparams, slots_option
+from core_sdk._interfaces.render.form import AsJson
 
 
 class ExperimentEngine(enum.StrEnum):
@@ -24,13 +24,7 @@ def submit(
     label: NewLabels = None,
     hparam: Hparams = None,
     slots: Annotated[
-        int | None,
-        typer.Option(
-            parser=parse_slots,
-            metavar="N",
-            help="GPUs, or places on the CPU; a launcher starts a rank for each.",
-            show_default="1 on each node",
-        ),
+        int | None, slots_option("GPUs, or places on the CPU; a launcher starts a rank for each.", "1 on each node")
     ] = None,
     engine: Annotated[ExperimentEngine, typer.Option(help="Where it runs.")] = ExperimentEngine.local,
     nodes: NumNodes = 1,

@@ -17,7 +17,8 @@ from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import MaybeTrialIds, TrialId, parse_trial
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.cli.trial.listing import choose_trials
-from core_sdk._interfaces.render.output import AsJson, confirm
+from core_sdk._interfaces.render.form import AsJson
+from core_sdk._interfaces.render.output import confirm
 from core_sdk._interfaces.render.text import printable
 from core_sdk.errors import CoreSDKError
 

@@ -16,7 +16,8 @@ from core_sdk._home.finding.tree import trial_tree
 from core_sdk._interfaces.cli._arguments import BestMetric, SmallerIsBetter
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import OfExperiment, TrialId
-from core_sdk._interfaces.render.output import AsJson, Fields, choose_form, print_list, print_object
+from core_sdk._interfaces.render.form import AsJson, Fields, choose_form
+from core_sdk._interfaces.render.output import print_list, print_object
 from core_sdk._interfaces.render.text import printable
 
 

@@ -21,7 +21,8 @@ from core_sdk._interfaces.cli.trial.logs import logs
 from core_sdk._interfaces.cli.trial.media import media
 from core_sdk._interfaces.cli.trial.plot import plot
 from core_sdk._interfaces.cli.trial.reports import metrics
-from core_sdk._interfaces.render.output import AsCsv, AsJson, Fields, Limit, choose_form, limited, print_one
+from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, Limit, choose_form
+from core_sdk._interfaces.render.output import limited, print_one
 
 
 def register(app: typer.Typer) -> None:

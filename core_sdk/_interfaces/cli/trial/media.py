@@ -17,16 +17,8 @@ from core_sdk._interfaces.cli._arguments import Rank, Superseded
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import TrialId
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.render.output import (
-    AsCsv,
-    AsJson,
-    Fields,
-    Form,
-    choose_form,
-    print_csv,
-    print_fields_as_csv,
-    print_list,
-)
+from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, choose_form
+from core_sdk._interfaces.render.output import Form, print_csv, print_fields_as_csv, print_list
 from core_sdk._interfaces.render.tables import Column, print_table
 from core_sdk._interfaces.render.text import format_size
 from core_sdk.errors import RecordDamagedError

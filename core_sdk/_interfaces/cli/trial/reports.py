@@ -23,12 +23,9 @@ from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import TrialId
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.cli.trial.plot import plot as draw_curves
+from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, choose_form
 from core_sdk._interfaces.render.output import (
-    AsCsv,
-    AsJson,
-    Fields,
     Form,
-    choose_form,
     chosen,
     fields_as_csv,
     print_csv,

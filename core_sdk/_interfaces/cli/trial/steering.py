@@ -18,7 +18,8 @@ from core_sdk._interfaces.cli._command_after_dashes import CommandAfterDashes
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import TrialId, parse_checkpoint
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.render.output import AsJson, print_object
+from core_sdk._interfaces.render.form import AsJson
+from core_sdk._interfaces.render.output import print_object
 
 _POLL_INTERVAL_S = 0.1
 # Long enough for a save of the usual size; `trial pause --wait` waits for longer ones.
