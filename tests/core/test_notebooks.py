@@ -85,5 +85,5 @@ def test_a_cell_whose_home_is_gone_does_not_keep_others_from_their_trials(tmp_pa
         with core.init(job_id="cell") as context:
             context.train.report_training_metrics(1, {"loss": 1.0})
 
-    with pytest.warns(RuntimeWarning, match="removed or replaced"), pytest.raises(ReportsDroppedError):
+    with pytest.warns(RuntimeWarning, match="renamed or removed"), pytest.raises(ReportsDroppedError):
         left.close()

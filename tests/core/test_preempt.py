@@ -20,6 +20,7 @@ from core_sdk import client, core
 from core_sdk._ground.records import Ended, StopAcknowledged
 from core_sdk._home import Home
 from core_sdk._home.journal import read_records
+from core_sdk.errors import ReportsDroppedError
 
 LISTENS = """
 from core_sdk import core
@@ -538,7 +539,7 @@ def test_a_damaged_stop_request_stops(home: Home) -> None:
 
 def test_a_deadline_is_kept_while_the_folder_cannot_be_read(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """If the trial's folder cannot be read, one warning is given and the deadline is still kept."""
-    with core.init(deadline=1.0) as context:
+    with pytest.raises(ReportsDroppedError), core.init(deadline=1.0) as context:
         folder = home.trial(1).path
         folder.rename(home.root / "aside")
         folder.touch()  # reading in it is an error that is not "there is none"
