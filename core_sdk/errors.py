@@ -47,7 +47,6 @@
     │   ├── RankFailedError                   another rank raised an error
     │   ├── RankDiedError
     │   ├── RankLeftError
-    │   ├── CollectiveMismatchError
     │   └── CollectiveTimeoutError
     ├── WorkerError                           a worker group, or one of its workers
     │   ├── WorkerFailedError                 a call raised an error on a worker
@@ -80,7 +79,6 @@
     CodeDirectoryError (ValueError)           a directory that cannot become an experiment's code
     AmbiguousNameError (ValueError)           a name that several experiments have
     NameTakenError (ValueError)               two experiments, or models, of one name could not be told apart
-    ArgumentConflictError (ValueError)        ranks contradict each other in their arguments of one call
     UnsafePathError (ValueError)              an id or file name that would leave its directory
     InvalidHP (Exception)                     raised by the user: these hyperparameters cannot be trained
 
@@ -600,15 +598,6 @@ class RankLeftError(ChannelError):
         )
 
 
-class CollectiveMismatchError(ChannelError):
-    def __init__(self, first_rank: int, first_call: str, second_rank: int, second_call: str) -> None:
-        self.ranks = (first_rank, second_rank)
-        super().__init__(
-            f"the ranks do not make the same calls: rank {first_rank} called {first_call} where rank {second_rank} "
-            f"called {second_call}. Every rank must make the same calls in the same order."
-        )
-
-
 class CollectiveTimeoutError(ChannelError):
     """A collective call has timed out. `missing` are the ranks that others waited for."""
 
@@ -946,19 +935,6 @@ class NameTakenError(ValueError):
         self.name = name
         self.kind = kind
         super().__init__(f"another {kind} is called {name!r}: choose another name, or delete that {kind}")
-
-
-class ArgumentConflictError(ValueError):
-    """The ranks make one call with different arguments. `given` has the argument of each rank, in rank order."""
-
-    def __init__(self, call: str, argument: str, given: Sequence[object]) -> None:
-        self.argument = argument
-        self.given = tuple(given)
-        ranks: dict[str, list[int]] = {}
-        for rank, value in enumerate(given):
-            ranks.setdefault(repr(value), []).append(rank)
-        values = ", ".join(f"{value} on {_ranks(where)}" for value, where in ranks.items())
-        super().__init__(f"the ranks call {call} with different {argument}: {values}. Give the same on all ranks.")
 
 
 def _listed(places: Mapping[str, Sequence[int]], limit: int = 10) -> str:

@@ -20,6 +20,7 @@ from core_sdk._home.history import read_history
 from core_sdk._home.storage import Storage, open_storage, storage_from_url
 from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together, open_home
+from core_sdk.core._checkpoint._together import differing
 from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context
 from core_sdk.core._environment_recorder import EnvironmentRecorder
@@ -30,7 +31,6 @@ from core_sdk.core._searcher import parse_max_length
 from core_sdk.core._settings import ProcessSettings
 from core_sdk.core._train import TensorboardMode, TrialLedger
 from core_sdk.core._writer import init_writer
-from core_sdk.errors import ArgumentConflictError
 
 _WORDS_OF_OTHERS = {
     "config": "hparams",
@@ -118,7 +118,7 @@ def init(
 
     On several ranks `init()` is collective. The chief claims the attempt; its arguments describe the trial, and its end
     is the attempt's. All ranks use its home; a rank whose node does not see that home records nothing. The modes, the
-    seed, and the storage within a node, must be the same on all ranks (`ArgumentConflictError`). Of a
+    seed, and the storage within a node, must be the same on all ranks. Of a
     writer's ranks only the chief records something.
 
     Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
@@ -216,7 +216,7 @@ def _earlier_checkpoints(attempt: Attempt, storage: Storage, ranks: DistributedC
 def _check_agreement(
     ranks: DistributedContext, settings: ProcessSettings, definition: Definition, storage: Storage
 ) -> None:
-    """Raises `ArgumentConflictError` on all ranks if their arguments differ."""
+    """Raises `ValueError` on all ranks if their arguments differ."""
     own = {
         "preempt_mode": settings.preempt_mode,
         "tensorboard_mode": settings.tensorboard_mode,
@@ -226,7 +226,7 @@ def _check_agreement(
     for argument in own:
         values = [each[argument] for each in told]
         if len(set(values)) > 1:
-            raise ArgumentConflictError("init()", argument, values)
+            raise differing("init()", argument, values)
     # Another node may have the same directory under another path.
     if len(set(zip(ranks.hosts, urls, strict=True))) > len(set(ranks.hosts)):
-        raise ArgumentConflictError("init()", "checkpoint_storage", urls)
+        raise differing("init()", "checkpoint_storage", urls)

@@ -144,7 +144,7 @@ def test_contradictory_arguments_are_named_on_all_ranks(ranks: Ranks, home: Home
         ):
             try:
                 core.init(distributed=distributed, **arguments)
-            except ArgumentConflictError as error:
+            except ValueError as error:
                 print(error)
     """)
 

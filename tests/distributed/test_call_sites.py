@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core_sdk._distributed.calls._call_site import CallSites, describe
 from core_sdk.core import DistributedContext
-from core_sdk.errors import CollectiveMismatchError
+from core_sdk.errors import ChannelError
 
 
 def noted(source: str, file: str = "/somewhere/train.py") -> list[str]:
@@ -145,7 +145,7 @@ def test_two_different_calls_are_told_with_their_lines(threads: Threads) -> None
 
     def script(distributed: DistributedContext) -> None:
         code = "distributed.allgather(1)" if distributed.rank else "\n\ndistributed.gather(1)"
-        with pytest.raises(CollectiveMismatchError) as caught:
+        with pytest.raises(ChannelError) as caught:
             exec(compile(code, "train.py", "exec"), {"distributed": distributed})
         texts.append(str(caught.value))
 

@@ -74,7 +74,7 @@ FAULTS = {
     "is killed": "RankDiedError",
     "exits": "RankDiedError",
     "leaves": "RankLeftError",
-    "makes another call": "CollectiveMismatchError",
+    "makes another call": "ChannelError",
     "sends garbage": "RankDiedError",
     "hangs up": "RankDiedError",
 }

@@ -153,7 +153,7 @@ AT_ONCE = {
     "exits": "RankDiedError",
     "leaves": "RankLeftError",
     "raises": "RankFailedError",
-    "makes another call": "CollectiveMismatchError",
+    "makes another call": "ChannelError",
     "sends garbage": "RankDiedError",
     "hangs up": "RankDiedError",
 }

@@ -10,7 +10,6 @@ from core_sdk._distributed.transport._encoding import RankFailure
 from core_sdk._distributed.transport._messages import Died, Fault, Left, Mismatch, TimedOut
 from core_sdk.errors import (
     ChannelError,
-    CollectiveMismatchError,
     CollectiveTimeoutError,
     RankDiedError,
     RankFailedError,
@@ -85,8 +84,10 @@ class GroupState:
             case Died(rank, process):
                 return RankDiedError(self._known_as[rank], process)
             case Mismatch(first_rank, first_call, second_rank, second_call):
-                return CollectiveMismatchError(
-                    self._known_as[first_rank], first_call, self._known_as[second_rank], second_call
+                return ChannelError(
+                    f"the ranks do not make the same calls: rank {self._known_as[first_rank]} called {first_call} "
+                    f"where rank {self._known_as[second_rank]} called {second_call}. Every rank must make the same "
+                    "calls in the same order."
                 )
             case TimedOut(call, timeout_s, missing, findings):
                 return CollectiveTimeoutError(call, timeout_s, [self._known_as[rank] for rank in missing], findings)

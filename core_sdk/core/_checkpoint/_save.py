@@ -29,8 +29,8 @@ from core_sdk._home.storage import (
 from core_sdk.core._checkpoint._background_saves import Save, Saves
 from core_sdk.core._checkpoint._metadata import checked_metadata, merge_metadata, plain_metadata
 from core_sdk.core._checkpoint._recording import Recorder
-from core_sdk.core._checkpoint._together import leave_together, step_together
-from core_sdk.errors import ArgumentConflictError, CheckpointConflictError
+from core_sdk.core._checkpoint._together import differing, leave_together, step_together
+from core_sdk.errors import CheckpointConflictError
 
 
 class PathAndId(tuple[Path, str]):
@@ -143,7 +143,7 @@ class CheckpointSave:
         if any(offer.has_pending for offer in offers):
             self._channel.allgather_outcome(self.saves.wait, is_patient=True)
         if len(set(waits := [offer.wait for offer in offers])) > 1:
-            raise ArgumentConflictError("store_path() or upload()", "wait", waits)
+            raise differing("store_path() or upload()", "wait", waits)
         agreed_metadata([offer.metadata for offer in offers], {})
         return offers[0].storage_id
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from core_sdk._distributed import Channel
@@ -60,3 +60,14 @@ def leave_together(channel: Channel, block_error: BaseException | None) -> None:
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def differing(call: str, argument: str, given: Sequence[object]) -> ValueError:
+    """Returns the error of ranks that make one call with different arguments. `given` is in rank order."""
+    ranks: dict[str, list[int]] = {}
+    for rank, value in enumerate(given):
+        ranks.setdefault(repr(value), []).append(rank)
+    values = ", ".join(
+        f"{value} on rank{'s' * (len(where) > 1)} {', '.join(map(str, where))}" for value, where in ranks.items()
+    )
+    return ValueError(f"the ranks call {call} with different {argument}: {values}. Give the same on all ranks.")
