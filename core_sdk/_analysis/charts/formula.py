@@ -5,7 +5,7 @@
     signed   = "-" signed | one ("^" signed)?
     one      = NUMBER | NAME | FUNCTION "(" formula ("," formula)* ")" | "(" formula ")"
 
-A NAME is that of a metric, with its group or without it. One with other characters stands in double quotes. Nothing is
+A NAME names a metric, with its group or without it. One with other characters stands in double quotes. Nothing is
 evaluated as code. What has no value, such as log(-1), is NaN, as in a browser.
 """
 
@@ -23,7 +23,7 @@ from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._home.rows import SeriesBucket
 
 _Value = Callable[[Sequence[float]], float]
-"""Returns the value of a formula for those of its metrics."""
+"""Returns the value of a formula for the values of its metrics."""
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)
@@ -59,7 +59,7 @@ class Formula:
 def read_formula(text: str, metrics: Sequence[str]) -> Formula:
     """Reads a formula of the metrics, each "group.name". Raises `FormulaError`.
 
-    A name without its group is that of the one group that has it.
+    A name without its group means the one group that has it.
     """
     parser = _Parser(text, metrics)
     value = parser.formula()
@@ -70,10 +70,10 @@ def read_formula(text: str, metrics: Sequence[str]) -> Formula:
 
 
 def formula_curves(curves: Iterable[PlacedCurve], formula: Formula) -> list[PlacedCurve]:
-    """Returns the curves of a formula, given those of its metrics, for each trial, attempt and rank that has all.
+    """Returns the curves of a formula, given its metrics' curves, for each trial, attempt and rank that has all.
 
     They belong to no group. A curve has the points of the metric with the fewest, where all others have a bucket that
-    holds the step. The value is that of the means of these buckets.
+    holds the step. The value is computed from the means of these buckets.
     """
     members: dict[Series, dict[str, PlacedCurve]] = {}
     for curve in curves:

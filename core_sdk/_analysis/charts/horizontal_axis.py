@@ -95,8 +95,8 @@ def steps_within(
 ) -> tuple[int, int] | None:
     """Returns a range of steps that has all points within the first and the last place; None if there are none.
 
-    The columns are of the buckets of a series, in order; the points of each lie between the bucket's place and that of
-    the bucket before it.
+    The columns are of the buckets of a series, in order; the points of each lie between the place of the bucket
+    before it and its own.
     """
     first, last = within
     passing = [
@@ -108,7 +108,7 @@ def steps_within(
 
 
 def origin(view: View, trial_id: int, x: str) -> float:
-    """Returns the place of a trial's beginning on the axis, which over time is that of its creation."""
+    """Returns the place of a trial's beginning on the axis; over time this is its creation."""
     return view.trial(trial_id).created if x == "time" else 0
 
 
@@ -132,7 +132,7 @@ def _values(view: View, series: Series, metric: str) -> list[tuple[float, Metric
 
 
 def _between(points: Sequence[tuple[float, float]], steps: float) -> float:
-    """Returns the value at a step, interpolated between the points; beyond them it is that of the nearest one."""
+    """Returns the value at a step, interpolated between the points; beyond them it is the nearest point's."""
     low, high = 0, len(points) - 1
     while high - low > 1:
         middle = (low + high) // 2

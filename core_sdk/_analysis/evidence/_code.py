@@ -1,4 +1,4 @@
-"""The sources of a variation: kept in the trial's folder when it begins, and compared with those of its parent."""
+"""The sources of a variation: kept in the trial's folder when it begins, and compared with its parent's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def keep_sources(folder: TrialFolder, directory: Path) -> str:
         return f"its sources are not kept: {error}"
     kept = [one for one in entries if one.path.suffix in _SUFFIXES and 0 < one.size_bytes <= _MOST_FILE_BYTES]
     if sum(one.size_bytes for one in kept) > _MOST_BYTES:
-        return f"its sources are not kept: those of {directory} have more than {_MOST_BYTES >> 20} MiB"
+        return f"its sources are not kept: the sources in {directory} have more than {_MOST_BYTES >> 20} MiB"
     try:
         with tarfile.open(folder.sources_path, "w:gz") as archive:
             for one in kept:

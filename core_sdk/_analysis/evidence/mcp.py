@@ -86,7 +86,7 @@ def _add_writing(server: MCPServer, home: Home) -> None:
     ) -> str:
         """Start a training in the background, as a variation of the trial `parent`, and return the trial's number.
 
-        `command` is that of the training, such as `["python", "train.py"]`, and runs in `directory`.
+        `command` starts the training, such as `["python", "train.py"]`, and runs in `directory`.
         """
         varied = [] if parent is None else ["--parent", str(parent)]
         told = ["--hypothesis", hypothesis, "--time-limit", time_limit, *varied]

@@ -10,7 +10,7 @@ from core_sdk._analysis.exchange.run import ForeignRun, Row, rows_of
 from core_sdk._analysis.tensorboard.reading import EventFileReader
 
 _OF_ADD_HPARAMS = re.compile(r"\d{10}\.\d+")
-"""The directory that `SummaryWriter.add_hparams` makes in that of its run, by the time."""
+"""The directory that `SummaryWriter.add_hparams` makes in its run's directory, named by the time."""
 
 
 def event_file_runs(root: Path, files: Mapping[Path, Sequence[Path]]) -> Iterator[ForeignRun]:

@@ -1,4 +1,4 @@
-"""MLflow's runs, in folders such as those of `mlruns`, or in an SQLite database; not their artifacts and models."""
+"""MLflow's runs, in folders such as `mlruns`, or in an SQLite database; not their artifacts and models."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class ForeignRun:
     experiment: str
     name: str = ""
     created: float | None = None
-    """The time at which it began; None for that of its first row."""
+    """The time at which it began; None stands for the time of its first row."""
     host: str = ""
     hparams: dict[str, Any] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class ForeignRun:
     outcome: Outcome = "completed"
     error: str | None = None
     ended: float | None = None
-    """The time at which it ended; None for that of its last row."""
+    """The time at which it ended; None stands for the time of its last row."""
     losses: list[str] = field(default_factory=list)
     """What could not be read, in sentences without a full stop."""
     rows: Iterable[Row] = ()

@@ -145,7 +145,7 @@ def _medium(file: MediaFile, content: bytes) -> Any:
 
 
 def _histogram(counts: list[float], edges: list[float], **_: Any) -> Any:
-    """Returns a histogram whose sums are those of values in the middle of their bins."""
+    """Returns a histogram whose sums are computed as if each value lay in the middle of its bin."""
     weights = [(count, (low + high) / 2) for count, (low, high) in zip(counts, pairwise(edges), strict=True)]
     return HistogramProto(
         min=edges[0],

@@ -28,7 +28,7 @@ _TENSORS = {DT_FLOAT: "f", DT_DOUBLE: "d"}
 
 @dataclass
 class EventFileReader:
-    """The event files of a run. What is found beside the points is complete when these have been read."""
+    """The event files of a run. What is found besides the points is complete when these have been read."""
 
     paths: list[Path]
     hparams: dict[str, Any] = field(default_factory=dict)

@@ -28,7 +28,7 @@ GROUP = "tensorboard"
 _MAX_FILES = 1000
 _MAX_MEDIA = 100_000
 _BESIDE_CONTENT_BYTES = 1 << 16
-"""Bytes that an event may have beside the content of a medium."""
+"""The most bytes that an event has besides the content of a medium."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class _EventFile:
     """A file, as far as it was read."""
 
     identity: tuple[int, int]
-    """The device and the inode. A copy that is made anew is another file."""
+    """The device and the inode. A new copy is another file."""
     offset: int = 0
     media: list[tuple[ScriptMedium, int]] = field(default_factory=list)
     """The media, with the offsets of their events."""

@@ -70,13 +70,13 @@ class TensorSource(ABC):
 
 
 class _TorchFile(TensorSource):
-    """A file of `torch.save()`, mapped into memory; with what ranks have stored in parts beside it."""
+    """A file of `torch.save()`, mapped into memory, and what ranks have stored in parts next to it."""
 
     def __init__(self, directory: Path, file: str, storage_id: str) -> None:
         super().__init__(file)
         self._directory = directory
         content = _load_mapped(directory / file, storage_id)
-        # What `loop.State` stores beside its objects belongs to the run, such as random numbers.
+        # What `loop.State` stores besides its objects belongs to the run, such as random numbers.
         is_state = isinstance(content, dict) and content.keys() >= {"format", "objects", "ranks"}
         self._content = content["objects"] if is_state else content
         self._loaded: dict[str, torch.Tensor] = {}
@@ -201,8 +201,8 @@ _PLAIN_CLASSES = {
 def describe(storage: Storage, storage_id: str) -> list[StoredTensor]:
     """Returns the tensors of a checkpoint, in their order. Files that cannot be read are left out with a warning.
 
-    From a directory they are not loaded, and only an index is verified. A bucket's files are fetched, except those that
-    `torch.distributed.checkpoint` has written beside its index.
+    From a directory they are not loaded, and only an index is verified. A bucket's files are fetched, except the data
+    files that `torch.distributed.checkpoint` has written.
     """
     is_here = isinstance(storage, DirectoryStorage)
 

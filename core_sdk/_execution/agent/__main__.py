@@ -267,7 +267,7 @@ class _Terminal:
 
 
 def _was_killed(ended: os.waitid_result | None) -> bool:
-    """Returns whether SIGKILL has ended it, as far as it shows: a shell tells that of its command by its own status."""
+    """Returns whether SIGKILL has ended it, as far as it shows: a shell reports its command's end by its own status."""
     if ended is None:
         return False
     is_exit = ended.si_code == os.CLD_EXITED

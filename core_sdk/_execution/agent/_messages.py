@@ -11,7 +11,7 @@ class AgentOrder(msgspec.Struct, frozen=True, tag=True):
     home: str
     trial_id: int
     node: int
-    """The number of this node among those of the attempt."""
+    """The number of this node in the attempt."""
     attempt: int
     log: str
     mark: str
@@ -21,7 +21,7 @@ class AgentOrder(msgspec.Struct, frozen=True, tag=True):
     mask: list[int]
     """The signals that are blocked in the command."""
     has_stdin: bool
-    """Whether a descriptor, after those of the attempt's lock and of its ticket, is the command's stdin."""
+    """Whether the command's stdin follows the descriptors of the attempt's lock and of its ticket."""
     screen: tuple[int, int] | None
     """The rows and columns of the user's terminal, for whose output the last descriptor is; None without one."""
     ends_with: int | None

@@ -1,7 +1,7 @@
 """The attempts of a trial that a Python program executes with workers of its own: it does what an agent does elsewhere.
 
 The program holds the attempt's lock, has its workers' output kept in the attempt's log, and records how it has ended.
-The attempts themselves are decided where those of agents are. `core_sdk.train` and `core_sdk.sgd` both drive trials.
+The attempts are decided in the same place as agents' attempts. `core_sdk.train` and `core_sdk.sgd` both drive trials.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DrivenTrial:
     """A trial of this program, and the attempt of it that runs.
 
     Where the program itself is the command of an attempt, under an agent, it is that attempt's trial. Then the agent
-    holds the lock and keeps the output of the program, of which that of the workers is a part.
+    holds the lock and keeps the output of the program, which includes the workers' output.
     """
 
     def __init__(

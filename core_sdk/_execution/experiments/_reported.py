@@ -14,7 +14,7 @@ _MAX_NAMED = 5
 
 
 class ReportedNames:
-    """The names that the trials of an experiment have reported, beside those that its searcher reads."""
+    """The names that the trials of an experiment have reported, besides the names that its searcher reads."""
 
     def __init__(self, searcher: Searcher) -> None:
         self._metric = searcher.metric

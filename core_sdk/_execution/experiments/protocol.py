@@ -87,7 +87,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     """A cluster of Ray that experiments use, or Slurm."""
 
     address: str
-    """That of Ray; `slurm` for Slurm, whose nodes are not listed."""
+    """The address of the Ray cluster; `slurm` for Slurm, whose nodes are not listed."""
     problem: str = ""
     """The reason why it cannot be used just now; else empty."""
     nodes: tuple[NodeStatus, ...] = ()

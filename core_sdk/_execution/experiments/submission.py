@@ -85,7 +85,7 @@ def submit(
 
     Its trials run in copies of `model_dir` and `includes`; without either, in the current directory itself. With a
     `key`, `find_submitted` finds the experiment even if the process that submitted it was killed. The trials get
-    `variables` in addition to those of this environment that are recorded. Raises `InvalidConfigError`,
+    `variables` in addition to the recorded variables of this environment. Raises `InvalidConfigError`,
     `CodeDirectoryError`, `ExperimentError` or `MasterError`, and then leaves no experiment.
     """
 
@@ -132,7 +132,7 @@ def fork(
     overrides: Sequence[str] = (),
     is_paused: bool = False,
 ) -> Submitted:
-    """Submits another experiment with the same code. Its configuration is `text`, by default that of the first one.
+    """Submits another experiment with the same code. Its configuration is `text`, by default the first one's.
 
     Raises the errors of `submit`, and `ExperimentNotFoundError`.
     """

@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=60.0, help="end after so many seconds with nothing to do")
     parser.add_argument("--stay", action="store_const", const=None, dest="idle", help="go on with nothing to do")
     arguments = parser.parse_args()
-    heed_signals()  # its trials are not those of the command that happens to have started it
+    heed_signals()  # its trials do not belong to the command that happens to have started it
     read, write = os.pipe()
     if os.fork() != 0:
         os.close(write)

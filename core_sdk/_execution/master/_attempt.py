@@ -49,7 +49,7 @@ class RunningAttempt:
 
 
 def is_gone(folder: TrialFolder, attempt: int) -> bool:
-    """Returns whether somebody has removed the files of the trial, or those of this attempt, which has begun."""
+    """Returns whether somebody has removed the files of the trial, or of this attempt, which has begun."""
     try:
         return not folder.exists() or attempt not in folder.attempts()
     except FileNotFoundError:

@@ -99,7 +99,7 @@ class Master:
         self._is_stopping = False
         self._machine = MachinePool(home, machine, self._wake, spawner)
         self._clusters: dict[str, ClusterPool | SlurmPool] = {}
-        """The pools of Ray clusters, by address, and that of Slurm."""
+        """The pools of Ray clusters, by address, and Slurm's pool."""
         self._waits: dict[int, str] = {}
         """Experiments of which a trial waits for a node, each with the reason in words."""
 
@@ -193,10 +193,10 @@ class Master:
             return self._change_experiment(request)
         except DAMAGE as error:
             self._set_aside(experiment_id, str(error), _path_of(error))
-            anew = f", and `core-sdk experiment fork {experiment_id}` begins it anew"
+            fork = f", and `core-sdk experiment fork {experiment_id}` begins it from nothing"
             raise MasterError(
                 f"experiment {experiment_id} stands still, until its files are whole. {error} `core-sdk trial kill` "
-                f"ends a trial of it{'' if isinstance(error, CodeDamagedError) else anew}"
+                f"ends a trial of it{'' if isinstance(error, CodeDamagedError) else fork}"
             ) from error
 
     def _change_experiment(

@@ -48,7 +48,7 @@ _NOBODY: tuple[int | None, int | None] = None, None
 def occupied_slots(
     status: HomeStatus, home: Path, tickets: Sequence[PostedTicket] = (), busy: Collection[str] = ()
 ) -> list[OccupiedSlot]:
-    """Returns the slots of this machine, with those that only others use, and then those of each cluster.
+    """Returns the slots of this machine, with the slots that only others use, and then the slots of each cluster.
 
     `busy` names GPUs of which a program, with a slot or without, fills the memory.
     """

@@ -41,7 +41,7 @@ class Queued:
 def queue_of(home: Home, status: HomeStatus, tickets: Sequence[PostedTicket]) -> list[Queued]:
     """Returns what waits or runs in a home, in its order: first experiments, then commands, and trials in Slurm.
 
-    `tickets` are those of the whole machine.
+    `tickets` are the tickets of the whole machine.
     """
     line = {ticket.number: place for place, ticket in enumerate(waiting_line(tickets), 1)}
     own = [ticket for ticket in tickets if ticket.home == str(home.root) and ticket.number in line]

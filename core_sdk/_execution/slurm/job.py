@@ -241,13 +241,13 @@ def _resume(folder: TrialFolder, slots: Slots) -> AttemptStart:
 
 
 def clock_words(ahead_s: float) -> str:
-    """Returns in words how far this node's clock is ahead of that of the file server; empty if it is near. Pure."""
+    """Returns in words how far this node's clock is ahead of the file server's; empty if it is near. Pure."""
     if abs(ahead_s) < _NEAR_S:
         return ""
     off = f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"
     return (
-        f"the clock of {os.uname().nodename} is {off} that of the home's file server. The times of what it records are "
-        "wrong by so much; their order is not"
+        f"the clock of {os.uname().nodename} is {off} the clock of the home's file server. The times of what it "
+        "records are wrong by so much; their order is not"
     )
 
 

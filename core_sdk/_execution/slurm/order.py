@@ -1,4 +1,4 @@
-"""The order of an attempt, as a file beside the trial's batch script: `<home>/runs/<id>/slurm.order.json`."""
+"""The order of an attempt, as a file next to the trial's batch script: `<home>/runs/<id>/slurm.order.json`."""
 
 from __future__ import annotations
 

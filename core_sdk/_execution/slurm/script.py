@@ -87,7 +87,7 @@ class JobPlace:
     identity: str
     """The home's identity."""
     versions: str
-    """Those of Python and torch, such as `3.11/2.6.0`."""
+    """The versions of Python and torch, such as `3.11/2.6.0`."""
     python: str = sys.executable
     """The interpreter's path."""
 

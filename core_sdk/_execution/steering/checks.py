@@ -16,7 +16,7 @@ def checked_text(what: str, text: object) -> str:
 
 
 def checked_labels(labels: Iterable[str]) -> list[str]:
-    """Returns the labels without repetition, those of a set sorted. Raises `InvalidNameError` or `TypeError`."""
+    """Returns the labels without repetition; a set of labels is sorted. Raises `InvalidNameError` or `TypeError`."""
     names = [check_name("the label", label) for label in _several("labels", labels)]
     return sorted(names) if isinstance(labels, Set) else list(dict.fromkeys(names))
 

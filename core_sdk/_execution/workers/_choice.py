@@ -34,7 +34,7 @@ def open_engine(
     None stands for Ray if the program is connected to a cluster or an `address` is given, and otherwise for this
     machine.
 
-    `num_cpus`, `num_gpus` and `resources` are those of one worker, of which there will be `num_workers`. On this
+    `num_cpus`, `num_gpus` and `resources` are for each of the `num_workers` workers. On this
     machine workers begin with `imported_modules`. Raises `WorkerError` if this machine has too little, and
     for Ray `RayClusterError`, or `MissingDependencyError` if it is not installed.
     """

@@ -104,7 +104,7 @@ class Engine(ABC):
         """
 
     def num_available(self) -> int | None:
-        """Returns how many workers could be started if those of this engine ended; None if there is no limit.
+        """Returns how many workers could be started if this engine's workers ended; None if there is no limit.
 
         Raises `RayClusterError`.
         """

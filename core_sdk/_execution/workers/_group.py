@@ -36,7 +36,8 @@ class WorkerGroup:
 
     An exception in a call is raised where its results are asked for, and leaves the workers as they are. If a worker's
     process dies, all open calls fail with a `WorkerDiedError`, the other workers are ended, and `restart` starts all
-    again. Functions, arguments and results are pickled by cloudpickle, so that those of a script or notebook work too.
+    again. Functions, arguments and results are pickled by cloudpickle, so that functions of a script or notebook work,
+    too.
     """
 
     def __init__(self, num_workers: int, engine: Engine | None = None) -> None:
@@ -206,7 +207,7 @@ class _StartedWorkers:
             self._execute(rank, *given)
 
     def _execute(self, rank: int, call: Call[Any], request: bytes, *, in_thread: bool = False) -> None:
-        """Makes a call. Those in a thread of the worker's may be made beside others."""
+        """Makes a call. A call in a thread of the worker may be made while others run."""
         try:
             answer = self.team.exchange(rank, request, in_thread=True) if in_thread else self._exchange(rank, request)
         except WorkerLost:

@@ -29,7 +29,7 @@ def open_store(host: str) -> int:
 
 
 def tell_store(host: str, port: int) -> None:
-    """Sets the store through which ranks meet, those of torch and those of a `DistributedContext`."""
+    """Sets the store through which ranks meet: torch's ranks, and the ranks of a `DistributedContext`."""
     # The last one keeps torch from opening another store at this address on rank 0.
     add_variables({"MASTER_ADDR": host, "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"})
 

@@ -43,12 +43,12 @@ class Shipping:
 
     def __init__(self, group: WorkerGroup, folder: TrialFolder, attempt: int) -> None:
         self.spools: dict[int, Path] = {}
-        """For each node that does not see the home, by its number: the directory of its ranks' records."""
+        """The directory of the ranks' records on each node that does not see the home, by the node's number."""
         self._group = group
         self._folder = folder
         self._attempt = attempt
         self._nodes: list[_Node] = []
-        """The nodes that do not see the home. That of rank 0, if it is one, comes first."""
+        """The nodes that do not see the home. Rank 0's node comes first, if it is one of them."""
         self._holding = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -151,7 +151,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class _WorkerNodeCalls:
-    """Calls functions on the node of a worker, beside it."""
+    """Calls functions on the node of a worker, in another process."""
 
     group: WorkerGroup
     rank: int

@@ -169,8 +169,8 @@ def test_a_node_with_another_python_or_torch_is_told(home: Home) -> None:
 def test_a_clock_that_is_wrong_is_told() -> None:
     """A node whose clock is some seconds from the file server's says how far, and what that means."""
     assert clock_words(3.0) == clock_words(-3.0) == ""
-    assert "is 700 s ahead of that of the home's file server" in clock_words(700.2)
-    assert "is 60 s behind that of" in clock_words(-60.0)
+    assert "is 700 s ahead of the clock of the home's file server" in clock_words(700.2)
+    assert "is 60 s behind the clock of" in clock_words(-60.0)
 
 
 def test_the_end_of_a_job_is_told_from_its_fields() -> None:

@@ -22,7 +22,7 @@ _NUMBERS = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 
 
 def nested(items: Iterable[Any]) -> dict[str, Any]:
-    """Returns the values of a message by their names, those of nested names in dicts. Raises `ValueError`."""
+    """Returns the values of a message by their names; nested names give nested dicts. Raises `ValueError`."""
     values: dict[str, Any] = {}
     for item in items:
         path = item.nested_key or [item.key]

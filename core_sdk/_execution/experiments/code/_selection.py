@@ -46,7 +46,7 @@ class Entry:
     """The path relative to the code's root, with "/"."""
     path: Path
     status: os.stat_result
-    """The status of the file; that of a link itself, not of its target."""
+    """The status of the file; for a link, the status of the link itself, not of its target."""
     target: str = ""
     """The target of a link, relative to the directory that holds it."""
 

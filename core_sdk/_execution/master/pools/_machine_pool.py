@@ -119,7 +119,7 @@ class MachinePool(ResourcePool):
         if self._ticket is None or not self._ticket.held:
             return SlotsTaken(why)
         held = self.machine.held(self._ticket)
-        # They may be those of an attempt that runs, and whose ticket somebody has removed: not before its end.
+        # They may belong to an attempt that runs, and whose ticket somebody has removed: not before its end.
         return partial(self._claim, held) if set(used).isdisjoint(held.ids) else SlotsTaken(why)
 
     def _leave_line(self) -> None:

@@ -181,7 +181,7 @@ class ResourcePool(ABC):
 
     @abstractmethod
     def heed(self, demands: Sequence[Demand], decisions: Decisions) -> None:
-        """Is told at each look what the experiments of this home want, and what was decided about it."""
+        """Tells the pool at each look what the experiments of this home want, and what was decided about it."""
 
     @abstractmethod
     def reserve(self, num_slots: int, used: Collection[int], *, is_blocked: bool) -> MakeClaim | SlotsTaken:

@@ -115,7 +115,7 @@ class WorkerProcesses:
 
 
 class LocalTeam(Team):
-    """The workers of one start, all of them or those of one node."""
+    """The workers of one start: all of them, or one node's."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class RayEngine(Engine):
         is_growing: bool = False,
         log_path: str | os.PathLike[str] | None = None,
     ) -> None:
-        """`num_cpus`, `num_gpus` and `resources` are those of one worker.
+        """`num_cpus`, `num_gpus` and `resources` are for each worker.
 
         Connects to the cluster at `address`, unless the program has called `ray.init()` already. `strategy` is the
         placement group's. `label_selector` says which labels the nodes must have, of all workers or of each. Workers

@@ -5,8 +5,8 @@ there. Actors are detached, so that they outlive the master. Agents outlive the 
 
 On a node that does not see the home, an attempt writes its records into a spool on the node (`_spooled`).
 
-A process beside the master is connected to Ray (`_driver`), since Ray ends a program whose cluster goes away. The pool
-sends it requests several times a second, and gets the news as the answer.
+Another process than the master is connected to Ray (`_driver`), since Ray ends a program whose cluster goes away. The
+pool sends it requests several times a second, and gets the news as the answer.
 """
 
 from __future__ import annotations

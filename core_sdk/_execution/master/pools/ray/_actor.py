@@ -63,7 +63,7 @@ class AttemptActor:
     """Holds the slots of an attempt on a node. Its methods run in several threads, and return errors in words."""
 
     def __init__(self, order: AttemptOrder, node: int) -> None:
-        """`node` is the number of the node among those of the attempt."""
+        """`node` is the number of the node in the attempt."""
         self._order = order
         self._node = node
         self._folder = order.folder.of_node(node)
@@ -123,7 +123,7 @@ class AttemptActor:
         return read_output(lambda: self._folder if self._is_settled else None, number, offset)
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls a function in this process, beside the attempt."""
+        """Calls a function in this process, while the attempt runs."""
         self._asked_at = time.monotonic()
         return function(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""The output of an attempt on several nodes: that of the others is added to the first one's log, as under `srun`."""
+"""The output of an attempt on several nodes: the others' output is added to the first one's log, as under `srun`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class NodeOutput:
     """
 
     def __init__(self, folder: TrialFolder, number: int, node: int, actor: Any) -> None:
-        """`folder` is that of the first node, and `actor` the other node's."""
+        """`folder` belongs to the first node, and `actor` to the other one."""
         self._log = folder.log_path(number)
         self._added_path = folder.of_node(node).path / f"{number}.added"
         self._number = number

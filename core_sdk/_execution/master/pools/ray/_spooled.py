@@ -24,7 +24,7 @@ _LAST_MOMENT_S = 10.0
 
 
 class SpooledAttempt:
-    """An attempt that is claimed beside the master, and whose records are brought to the home while it runs.
+    """An attempt that another process than the master claims, and whose records come to the home while it runs.
 
     This process holds the attempt's lock in the home from the claim until all records have arrived. The trial counts as
     running for that time. If this process is killed, the attempt goes on, and the driver of the next master takes the
