@@ -20,7 +20,7 @@ def for_each(
     done: str = "",
     only_ids: bool = False,
 ) -> None:
-    """Does the action for all of them, even if some fail; the exit status is that of the last failure.
+    """Does the action for all of them, even if some fail; the exit status is the last failure's.
 
     The new state of each, which `do` returns if it is not always `done`, is printed unless `only_ids` are wanted.
     """

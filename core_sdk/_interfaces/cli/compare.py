@@ -40,7 +40,7 @@ def compare(
 ) -> None:
     """Show hyperparameters and last metrics of trials side by side, what differs first.
 
-    With --metric, --formula or --output also the curves, those of one metric in one chart, over steps or --x.
+    With --metric, --formula or --output also the curves, with one chart for each metric, over steps or --x.
 
     With --group-by, a row for each group of trials: how many there are, the best one, and the mean and the standard
     deviation of each metric. The curve of a group is its mean or median. Trials are joined at the steps, or the

@@ -93,7 +93,7 @@ def fitted(widths: Sequence[int], can_be_cut: Sequence[bool], available: int) ->
 
 
 def print_properties(properties: Mapping[str, object]) -> None:
-    """Prints each name beside its value, which may be a list of lines. Empty values are left out."""
+    """Prints each name and its value, which may be a list of lines. Empty values are left out."""
     shown = {printable(name): value for name, value in properties.items() if value not in (None, "", [])}
     name_width = max(map(cell_width, shown), default=0)
     for name, value in shown.items():
@@ -132,7 +132,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _mark() -> str:
-    """The sign for what is left out of a text."""
+    """Returns the sign for what is left out of a text."""
     return "…" if _is_unicode() else "~"
 
 

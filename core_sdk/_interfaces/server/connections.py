@@ -1,8 +1,8 @@
 """Connections that nobody has vouched for with the token: how long they may be silent, and how many there may be.
 
 Any user of this machine can connect. A connection that has not brought the token is closed if no whole head of a
-request comes in time, and the oldest one makes room where there are too many, those of other users first: they may
-connect faster than a browser sends what it has to say. So the browser of whoever has the token always finds a place.
+request comes in time, and the oldest one makes room where there are too many, other users' connections first: they may
+connect faster than a browser sends what it has to say. So a browser that has the token always finds a place.
 """
 
 from __future__ import annotations

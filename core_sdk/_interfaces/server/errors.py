@@ -58,7 +58,7 @@ class RequestError(Exception):
         self.status = status
         self.failure = Failure(Problem(kind, message, hint, place))
         self.headers = headers
-        """Headers of the answer, beside those that every answer has."""
+        """Headers of the answer, besides the headers that every answer has."""
 
 
 def refusal_of(error: Exception) -> RequestError:

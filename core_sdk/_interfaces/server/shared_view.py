@@ -135,7 +135,7 @@ class SharedView:
         return self._remembered(self._answers, trial_id, key, question)
 
     def common_bins(self, trial_ids: Sequence[int], wanted: JoinedMetric) -> dict[int, Bins]:
-        """Returns a metric of several trials in bins, and remembers those of a trial until more is recorded of it."""
+        """Returns a metric of several trials in bins, and remembers each trial's bins until more is recorded of it."""
 
         def ask(trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
             return self._remembered(self._known_bins, trial_id, key, question)

@@ -54,10 +54,10 @@ def test_one_rank_or_all_can_be_asked_for(folder: TrialFolder, cli: Cli) -> None
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--rank", "7"], "rank 7 of trial 1 has reported nothing. Reports are those of: 0, 1."),
+        (["--rank", "7"], "rank 7 of trial 1 has reported nothing. Who has reported: 0, 1."),
         (["--rank", "0", "--group", "validation"], "rank 0 of trial 1 has reported nothing in group 'validation'."),
         (["--rank", "0", "--metric", "accuracy"], "accuracy"),
-        (["--rank", "one"], "writer one of trial 1 has reported nothing. Reports are those of: 0, 1."),
+        (["--rank", "one"], "writer one of trial 1 has reported nothing. Who has reported: 0, 1."),
         (["--rank", str(1 << 63)], "9223372036854775808"),
         (["--rank", "1", "--plot"], "--plot draws all reports that count"),
     ],

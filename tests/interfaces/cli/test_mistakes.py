@@ -87,7 +87,7 @@ COMMANDS = [
     Command("trial logs 1", "only `core-sdk run` and `core-sdk trial resume` keep the output", 1),
     Command("trial logs 1 --level loud", "'loud' is none of DEBUG, INFO", 2),
     Command("trial metrics 1 --group tset", "Its groups: training, validation", 3),
-    Command("trial metrics 1 --rank x", "writer x of trial 1 has reported nothing. Reports are those of: 0", 1),
+    Command("trial metrics 1 --rank x", "writer x of trial 1 has reported nothing. Who has reported: 0", 1),
     Command("trial download 1", "trial 1 has no checkpoint", 2),
     Command("trial plot 1 -o curves.jpg", "must end in .svg, .html, .pdf, .png", 2),
     Command("trial media 1 --kind picture", "'picture' is none of image, audio", 2),

@@ -52,7 +52,7 @@ def list_checkpoints(
     deleted: Annotated[bool, typer.Option("--deleted", help="Also those that were deleted.")] = False,
     metric: Annotated[
         str | None,
-        typer.Option(help="The validation metric that is shown beside each.", show_default="the searcher's"),
+        typer.Option(help="The validation metric that is shown with each checkpoint.", show_default="the searcher's"),
     ] = None,
     best: Annotated[
         int | None,
@@ -64,9 +64,9 @@ def list_checkpoints(
     as_csv: AsCsv = False,
     fields: Fields = "",
 ) -> None:
-    """List checkpoints: those of the newest trial first, and of each trial the newest first.
+    """List checkpoints: the newest trial's first, and of each trial the newest first.
 
-    Within a trial the order is that of its saves, even if the clock was wrong. With --best it is that of the metric.
+    Within a trial they are in the order of its saves, even if the clock was wrong. With --best the metric decides.
     The metric is what the same attempt validated at the step of the checkpoint.
     """
     form = choose_form(as_json, as_csv, fields)

@@ -52,7 +52,7 @@ def sql(
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="It is made if it does not exist.")],
 ) -> None:
-    """Write the tables of `core-sdk sql` as Parquet files, in place of those of an earlier export.
+    """Write the tables of `core-sdk sql` as Parquet files, in place of an earlier export's files.
 
     `core-sdk trial export` writes trials that another home can take. Needs "core-sdk[sql]".
     """

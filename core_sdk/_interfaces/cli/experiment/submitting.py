@@ -117,7 +117,7 @@ def fork(
     experiment: SubmittedId,
     config_file: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Another configuration.", show_default="that of EXPERIMENT"),
+        typer.Option(exists=True, dir_okay=False, help="Another configuration.", show_default="EXPERIMENT's"),
     ] = None,
     overrides: Overrides = None,
     follow: Follow = False,

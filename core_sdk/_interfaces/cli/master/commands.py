@@ -160,8 +160,8 @@ def move(
 ) -> None:
     """Move an experiment in the queue of this home, to the priority of another one.
 
-    In Slurm this moves jobs that wait, among those of this home. On Ray, and on this machine, it decides which trial is
-    started next; what has begun stays, unless a smaller priority needs its slots.
+    In Slurm this moves jobs that wait, among the jobs of this home. On Ray, and on this machine, it decides which trial
+    is started next; what has begun stays, unless a smaller priority needs its slots.
     """
     if (ahead_of is None) == (behind is None):
         raise typer.BadParameter("say where to: --ahead-of EXPERIMENT or --behind EXPERIMENT")

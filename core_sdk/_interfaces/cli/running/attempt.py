@@ -87,7 +87,7 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], AttemptStart]) -> int:
     if state == "COMPLETED" and any(each == "PAUSED" for each, _ in further.values()):
         return ExitCode.PAUSED
     if state == "COMPLETED" and end.num_dropped:
-        return exit_code(end.exit_code or 0)  # that of the script, which tells its starter of the loss
+        return exit_code(end.exit_code or 0)  # the script's, which tells its starter of the loss
     return exit_status(state, end.exit_code)
 
 

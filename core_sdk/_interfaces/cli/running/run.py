@@ -63,7 +63,7 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Start no trial: the script's init() reports about --trial under this name, beside its own program.",
+            help="Start no trial: the script's init() reports about --trial under this name, next to its own program.",
         ),
     ] = None,
     parent: Annotated[int | None, trial_option("The trial of which this one is a variation.")] = None,

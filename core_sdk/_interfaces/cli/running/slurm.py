@@ -73,7 +73,7 @@ def _show(folder: TrialFolder, job_id: str, *, is_detached: bool) -> int:
 
 
 class _Output:
-    """Shows the output of each attempt, after that of the one before."""
+    """Shows the output of each attempt, one after the other."""
 
     def __init__(self, folder: TrialFolder, caught: CaughtSignals) -> None:
         self._folder = folder

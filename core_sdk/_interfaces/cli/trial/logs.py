@@ -65,7 +65,7 @@ def logs(
         what = f"trial {trial_id}" if attempt is None else f"attempt {attempt} of trial {trial_id}"
         keepers = "`core-sdk run` and `core-sdk trial resume` keep the output of scripts"
         raise CoreSDKError(f"no output of {what} was kept: only {keepers}.")
-    # The last lines are those of the last attempt.
+    # The last lines belong to the last attempt.
     reader = LogReader(home, trial_id, attempt=attempt if tail is None else kept[-1].attempt, ranks=ranks)
     if not (follow and reader.is_running()):
         _check_ranks(reader, trial_id, ranks)

@@ -30,11 +30,11 @@ def plot(
     output: Output = None,
     title: Annotated[str | None, typer.Option(help="The title, in a file.", show_default="the metric")] = None,
     x_label: Annotated[str, typer.Option(metavar="TEXT", help="What is written below the axis, in a file.")] = "",
-    y_label: Annotated[str, typer.Option(metavar="TEXT", help="What is written beside the axis, in a file.")] = "",
+    y_label: Annotated[str, typer.Option(metavar="TEXT", help="What is written next to the axis, in a file.")] = "",
     log_y: Annotated[bool, typer.Option("--log-y", help="Make the vertical axis logarithmic, in a file.")] = False,
     size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="The pixels of each chart, in a file.")] = "800x340",
 ) -> None:
-    """Draw the curves of trials, those of one metric in one chart: in the terminal, or into a file.
+    """Draw the curves of trials, with one chart for each metric: in the terminal, or into a file.
 
     Steps from which a trial was resumed are marked if it is the only one, over steps. With --group-by, trials with the
     same value are one curve, as `core-sdk compare` explains.

@@ -115,7 +115,7 @@ def reports_of(
             of_group = "" if group is None else f" in group {group!r}"
             names = ", ".join(map(str, view.outline(trial_id).reporting_ranks)) or "none"
             raise CoreSDKError(
-                f"{_who(rank)} of trial {trial_id} has reported nothing{of_group}. Reports are those of: {names}."
+                f"{_who(rank)} of trial {trial_id} has reported nothing{of_group}. Who has reported: {names}."
             )
         return iter(())
     for name in metrics:
@@ -144,7 +144,7 @@ def _only_new(reports: Iterable[ReportRow], since: float | None) -> Iterator[Rep
 def _follow_reports(
     home: Home, trial_id: int, group: str | None, metrics: Collection[str], rank: Ranks
 ) -> Iterator[list[ReportRow]]:
-    """Yields the reports until now, and then new ones until no attempt runs; those of a rank in the order of its calls.
+    """Yields the reports until now, and then new ones until no attempt runs; each rank's in the order of its calls.
 
     Without a `rank`, each metric comes from the lowest rank that has reported it so far.
     """

@@ -77,7 +77,7 @@ def resume(
     """Resume a trial from its newest good checkpoint.
 
     The same command runs in the same directory. PATH, PYTHONPATH, CUDA_VISIBLE_DEVICES, NCCL_… and the other variables
-    that docs/variables.md lists are as they were. All others are not recorded: give them anew, as in
+    that docs/variables.md lists are as they were. All others are not recorded: give them again, as in
     `DATA=/data core-sdk trial resume 7`. A command after `--` replaces the recorded one from now on, for example to
     train on another number of ranks.
 

@@ -71,7 +71,7 @@ class ExperimentsAnswer(msgspec.Struct, frozen=True):
     experiments: list[ExperimentRow]
     """The first 100 labels."""
     figures: list[ExperimentFigures]
-    """Those of the experiments, in the same order."""
+    """The figures of the experiments, in the same order."""
     num_found: int
     next: int | None
 
@@ -122,8 +122,8 @@ class CurvesQuery(Query, frozen=True):
     x: Literal["steps", "time"] = "steps"
     buckets: Annotated[int, msgspec.Meta(ge=2, le=1000)] = 200
     rank: RankOrWriter | None = None
-    """The rank whose reports are given, of the same trials. By default the metric is that of the lowest rank that has
-    reported it."""
+    """The rank whose reports are given, of the same trials. By default it is the lowest rank that has reported the
+    metric."""
 
 
 class TrialCurve(CurveColumns, frozen=True, kw_only=True):

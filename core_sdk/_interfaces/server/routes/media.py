@@ -36,7 +36,7 @@ class MediaQuery(Query, frozen=True):
     superseded: bool = False
     """Whether to give also what was superseded."""
     rank: AnyRank | None = None
-    """The rank whose media are given. By default they are those of the lowest rank that reports any in the group."""
+    """The rank whose media are given. By default it is the lowest rank that reports any in the group."""
 
 
 class MediaItem(msgspec.Struct, frozen=True):

@@ -64,7 +64,7 @@ class ColumnsQuery(Query, frozen=True):
     names: Names = ()
     """Columns that are answered in any case; metrics may have `min.` or `max.` before them."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 500
-    """The largest number of hyperparameters and metrics, beside `names`."""
+    """The largest number of hyperparameters and metrics, besides `names`."""
     cursor: Cursor = 0
     """`next` of the page before."""
 
@@ -241,8 +241,8 @@ def _problem_with(name: str, found: Sequence[Facts], everything: Sequence[Facts]
 
 
 def _in_question(snapshot: Snapshot, query: RunsQuery) -> list[Facts]:
-    """Returns the trials of the experiment or of all. By default it leaves out archived ones, and those of archived
-    experiments, except for an experiment that is asked for.
+    """Returns the trials of the experiment or of all. By default it leaves out archived trials, and trials of
+    archived experiments, except for an experiment that is asked for.
     """
     trials = list(snapshot.trials.values()) if query.experiment is None else snapshot.trials_of(query.experiment)
     if query.archived:

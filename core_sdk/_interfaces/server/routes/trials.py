@@ -23,7 +23,7 @@ class TrialQuery(Query, frozen=True):
     names: Names = ()
     """Metrics that are answered in any case, as `group.name`."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1000
-    """The largest number of metrics, beside `names`."""
+    """The largest number of metrics, besides `names`."""
     cursor: Cursor = 0
     """`next` of the page before."""
 

@@ -20,10 +20,10 @@ const NO_MARKS = [];
 /** The pointer is at a mark if it is within this part of the width. */
 const NEAR = 60;
 const MOST_TEXTS = 3;
-/** How many curves the box at the pointer names. */
+/** The number of curves that the box at the pointer names. */
 const MOST_ROWS = 10;
 const MOST_WIDTH = 340;
-/** How far it is from the pointer. */
+/** The distance of the box from the pointer, in pixels. */
 const GAP = 14;
 /** @type {Limits} */
 const NO_LIMITS = [null, null];
@@ -205,7 +205,7 @@ function Tooltip({ traces, texts, cursor, axis, format, width, height }) {
   `;
 }
 
-/** Where a curve has its nearest point, if not where the pointer is said to be. Over other axes than steps it seldom is. */
+/** Returns where a curve's nearest point lies, if not at the pointer's place. Only over steps the two often agree. */
 function elsewhere(/** @type {Trace} */ trace, /** @type {Cursor} */ { place }, /** @type {string} */ axis) {
   const own = trace.places[nearest(trace, place)];
   return axis === "steps" && own !== place && html`<span class="soft">at ${formatNumber(own)}</span>`;
@@ -257,7 +257,7 @@ export function bandAt(
   return `${band}n = ${numTrials?.[index]}`;
 }
 
-/** What a screen reader says of a chart. */
+/** Returns what a screen reader says of a chart. */
 function describe(/** @type {string} */ title, /** @type {Trace[]} */ traces, /** @type {(value: number) => string} */ format) {
   const parts = traces
     .filter((trace) => !trace.isFaint && trace.places.length > 0)

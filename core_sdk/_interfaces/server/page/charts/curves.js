@@ -288,7 +288,7 @@ export function limited([low, high], [least, most], isLogarithmic) {
   return from < to ? [from, to] : [low, high];
 }
 
-/** Where a value is in a range, from 0 to 1; not finite where it has no logarithm. @param {number} value @param {[number, number]} range @param {boolean} isLogarithmic */
+/** Returns where a value is in a range, from 0 to 1; not finite where it has no logarithm. @param {number} value @param {[number, number]} range @param {boolean} isLogarithmic */
 export function partOf(value, [low, high], isLogarithmic) {
   const bend = isLogarithmic ? Math.log10 : Number;
   return (bend(value) - bend(low)) / (bend(high) - bend(low));

@@ -16,7 +16,7 @@ const MARGIN = { left: 70, right: 16, top: 36, bottom: 30 };
 
 /** @typedef {Pick<PlotOptions, "traces" | "marks" | "axis" | "isLogX" | "isLogarithmic" | "limits" | "ignoresOutliers" | "zoom"> & {title: string}} Picture */
 
-/** What is seen of the chart, as an SVG. @param {Picture} picture */
+/** Returns what is seen of the chart, as an SVG. @param {Picture} picture */
 export function svgOf({ title, traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom }) {
   const rangeX = zoom ?? rangeOfX(traces, isLogX) ?? [0.1, 1];
   const rangeY = limited(rangeOfY(traces, rangeX, { isLogarithmic, ignoresOutliers }) ?? [0.1, 1], limits, isLogarithmic);
@@ -112,7 +112,7 @@ export function csvOf(traces, axis) {
   return csvText([head, ...rows]);
 }
 
-/** What lies between the ends, down to the lower end of the plot where one has no logarithm. */
+/** Returns the shape of what lies between the ends, down to the lower end of the plot where one has no logarithm. */
 function areaOf(/** @type {Trace} */ trace, /** @type {(x: number) => number} */ left, /** @type {(y: number) => number} */ top) {
   if (!trace.hasArea) return "";
   const path = areasOf(trace, left, top, HEIGHT - MARGIN.bottom).map((corners) => `M${corners.map(round).join(" ")}z`);

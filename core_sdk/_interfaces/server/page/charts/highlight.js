@@ -25,7 +25,7 @@ export function watchHighlight(watcher) {
   };
 }
 
-/** Whether the curves with this key stand out. @param {string | null} own */
+/** Returns whether the curves with this key stand out. @param {string | null} own */
 export function useIsHighlighted(own) {
   const [, draw] = useReducer((/** @type {number} */ number) => number + 1, 0);
   useEffect(() => {

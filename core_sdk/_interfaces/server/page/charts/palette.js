@@ -5,7 +5,7 @@ import { styleColour } from "../state/theme.js";
 
 export const NUM_COLOURS = 10;
 
-/** In pixels. @type {number[][]} */
+/** The lengths of dashes and gaps in each kind of line, in pixels. @type {number[][]} */
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 
 /** The colour of the curve with this index; they repeat. */
@@ -14,7 +14,7 @@ export const seriesColour = (/** @type {number} */ index) => `--series-${(index 
 /** The dash of the group with this index. No two of the first forty groups have both the same colour and the same dash. */
 export const dashOf = (/** @type {number} */ index) => DASHES[(index + Math.floor(index / (2 * NUM_COLOURS))) % DASHES.length];
 
-/** How many dashes there are. */
+/** The number of kinds of dashes. */
 export const NUM_DASHES = DASHES.length;
 
 /** The dash of the n-th curve of one colour, counted from 0. */

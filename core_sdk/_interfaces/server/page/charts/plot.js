@@ -11,9 +11,9 @@ import { highlight, highlighted, watchHighlight } from "./highlight.js";
  * @typedef {object} Mark
  * @property {number} x
  * @property {string} label
- * @property {string} [text] What is written beside the values while the pointer is at it.
- * @property {string} [colour] That of a triangle at the top, which an alert has.
- * @property {string} [key] That of the curves that it belongs to, of several.
+ * @property {string} [text] What is written with the values while the pointer is at it.
+ * @property {string} [colour] The colour of a triangle at the top, which an alert has.
+ * @property {string} [key] The key of the curves that it belongs to, if there are several.
  */
 /** A mark, and those that are drawn as one with it. @typedef {Mark & {members: Mark[]}} Heap */
 
@@ -39,7 +39,7 @@ import { highlight, highlighted, watchHighlight } from "./highlight.js";
  * Where the pointer is, in this plot or in another one with the same axis.
  * @typedef {object} Cursor
  * @property {number} x
- * @property {number} place That of the nearest point that was reported, by which values are told.
+ * @property {number} place The place of the nearest reported point, whose values are shown.
  * @property {number} left In pixels, of the area of the plot.
  * @property {number} top
  * @property {boolean} isHere
@@ -48,24 +48,24 @@ import { highlight, highlighted, watchHighlight } from "./highlight.js";
 const FAINT = 0.28;
 /** Other curves than the one that stands out. */
 const IN_BACKGROUND = 0.15;
-/** How far from a curve the pointer points at it, in pixels. */
+/** The greatest distance at which the pointer points at a curve, in pixels. */
 const REACH = 12;
 const BAND = 0.16;
-/** Of the area between the extremes of buckets, whose spikes are thin. */
+/** The opacity of the area between the extremes of buckets, whose spikes are thin. */
 const EXTREMES = 0.4;
 
 /** The radius of a point that has no line, in pixels. */
 export const DOT = 2.5;
 /** Half of the width of an alert's triangle, in pixels. */
 export const TRIANGLE = 5;
-/** How far below the top the number of a heap stands. */
+/** The distance of the number of a heap from the top. */
 export const COUNT = 18;
 /** Alerts of a trial that are nearer to each other, in pixels, are one triangle. */
 const HEAP = 16;
 /** Alerts have lines too, if they are not more. */
 const MOST_LINES = 8;
 
-/** What is visible where there is nothing. @type {[number, number]} */
+/** The range that is visible where there is nothing. @type {[number, number]} */
 const NOTHING = [0, 1];
 /** @type {[number, number]} */
 const NOTHING_LOGARITHMIC = [0.1, 1];
@@ -307,7 +307,7 @@ function strokePath(self, trace, { isLogarithmic, isLogX }, values) {
   ctx.fill(dots);
 }
 
-/** From places and values to pixels; NaN for what has no logarithm. */
+/** Returns functions that convert places and values to pixels; NaN for what has no logarithm. */
 const scalesOf = (/** @type {uPlot} */ self, /** @type {boolean} */ isLogX, /** @type {boolean} */ isLogarithmic) => ({
   left: (/** @type {number} */ x) => (isLogX && x <= 0 ? NaN : self.valToPos(x, "x", true)),
   top: (/** @type {number} */ y) => (isLogarithmic && y <= 0 ? NaN : self.valToPos(y, "y", true)),
@@ -359,7 +359,7 @@ function pointAtCurves(/** @type {uPlot} */ plot, /** @type {() => Trace[]} */ c
   plot.over.addEventListener("pointerleave", () => highlight(null));
 }
 
-/** The steps between the ticks of time, in seconds: those of a clock. */
+/** The steps between the ticks of time, in seconds, as on a clock. */
 const CLOCK = [
   1,
   2,

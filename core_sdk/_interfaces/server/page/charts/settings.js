@@ -9,7 +9,7 @@ import { withText } from "../parts/field.js";
 /** @import { SoFar } from "./curves.js" */
 
 const MAX_SMOOTHING = 0.99;
-/** Pages that are at most so wide have no room for smoothing, and for adding charts, beside the tools of a list. */
+/** Pages that are at most so wide have no room for smoothing, and for adding charts, next to the tools of a list. */
 const [NO_SMOOTHING, NO_ADDING, PHONE] = [1600, 1280, 760];
 const VALUES = [
   ["", "as reported"],

@@ -6,5 +6,5 @@ export const withText =
   (/** @type {Event} */ { target }) =>
     use(/** @type {HTMLInputElement} */ (target).value);
 
-/** Whether the key ends what is written; an Enter that chooses a word of an input method does not. @param {KeyboardEvent} event */
+/** Returns whether the key ends what is written; an Enter that chooses a word of an input method does not. @param {KeyboardEvent} event */
 export const isEnter = (event) => event.key === "Enter" && !event.isComposing;

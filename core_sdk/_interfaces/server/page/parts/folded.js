@@ -29,7 +29,7 @@ export function Folded({ label, isFlat = false, children }) {
   `;
 }
 
-/** Whether the page is at most so wide; by default, as on a phone. */
+/** Returns whether the page is at most so wide; by default, as on a phone. */
 export function useIsNarrow(most = 760) {
   const [query] = useState(() => matchMedia(`(max-width: ${most}px)`));
   const [isNarrow, setIsNarrow] = useState(query.matches);

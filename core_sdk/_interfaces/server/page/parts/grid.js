@@ -25,7 +25,7 @@ const ROW_HEIGHT = 30;
  * @template {GroupItem} [Group=GroupItem]
  * @param {object} props
  * @param {string} props.label
- * @param {boolean} [props.isOutdated] Whether the rows answer a former question, until those of the new one are there.
+ * @param {boolean} [props.isOutdated] Whether the rows answer a former question, until the rows of the new one are there.
  * @param {number} props.numItems
  * @param {(index: number) => Row | Group | undefined} props.itemAt A row or the head of a group; undefined for a row that is being read.
  * @param {(first: number, last: number) => void} [props.onView] Which items are in view.
@@ -38,7 +38,7 @@ const ROW_HEIGHT = 30;
  * @param {() => void} props.onChooseAll
  * @param {(row: Row) => string} props.linkOf
  * @param {(key: string) => void} [props.onFold]
- * @param {(group: Group) => ComponentChildren} [props.showGroup] What the head of a group says beside its name.
+ * @param {(group: Group) => ComponentChildren} [props.showGroup] What the head of a group says besides its name.
  * @param {(group: Group, name: string) => ComponentChildren} [props.showGroupCell] What it says in a column; null for nothing.
  * @param {string[]} [props.groupColumns] The columns in which heads of groups say something.
  * @param {(key: string, item: Row | Group | undefined) => boolean} [props.onKey] What else a key does at an item; true if it did something.

@@ -16,7 +16,7 @@ export function formatValue(/** @type {unknown} */ value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** How many are shown of all: "1,000 of 100,000". */
+/** Says how many are shown of all: "1,000 of 100,000". */
 export const firstOf = (/** @type {number} */ shown, /** @type {number} */ all) =>
   `${shown.toLocaleString("en-US")} of ${all.toLocaleString("en-US")}`;
 
@@ -40,7 +40,7 @@ export function formatDuration(/** @type {number} */ seconds) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** How long ago a time was, roughly; the date for what is older than a week. */
+/** Says how long ago a time was, roughly; the date for what is older than a week. */
 export function formatAge(/** @type {number} */ time, now = Date.now() / 1000) {
   const seconds = Math.max(0, now - time);
   if (seconds < 60) return "just now";

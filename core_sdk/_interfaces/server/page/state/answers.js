@@ -28,7 +28,7 @@ import { useChanges } from "./events.js";
 /** After how long a question is asked again that the server could not answer then. */
 export const RETRY_MS = 2000;
 
-/** Of a question that is asked once: nothing makes its answer out of date. @type {Options} */
+/** The options of a question that is asked once: nothing makes its answer out of date. @type {Options} */
 export const once = { follows: () => false };
 
 /**
@@ -55,7 +55,7 @@ export function useAnswers(urls, options = {}) {
 
 /**
  * @template T
- * @param {string | null} key What is asked; another key asks anew.
+ * @param {string | null} key What is asked; another key asks again.
  * @param {(signal: AbortSignal) => Promise<T>} ask
  * @param {Options} options
  * @returns {Answer<T>}

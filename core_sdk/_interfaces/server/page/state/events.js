@@ -105,7 +105,7 @@ export function useChanges(/** @type {(change: Change) => boolean} */ concerns, 
   }, []);
 }
 
-/** How the stream stands. @returns {Connection} */
+/** Returns the state of the stream. @returns {Connection} */
 export function useConnection() {
   const [value, setValue] = useState(connection);
   useEffect(() => {

@@ -22,7 +22,7 @@ export function useAskedHome() {
   return home;
 }
 
-/** Whether this server does more than reading. */
+/** Returns whether this server does more than reading. */
 export function useCanAct() {
   const home = useContext(Home);
   return home === undefined || home.can_act;

@@ -1,5 +1,5 @@
 /**
- * What the home remembers beside the URL: the theme and saved views. The browser cannot, since the page has another
+ * What the home remembers besides the URL: the theme and saved views. The browser cannot, since the page has another
  * address after each start of the server.
  */
 

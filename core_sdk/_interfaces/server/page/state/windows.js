@@ -14,7 +14,7 @@ import { useChanges } from "./events.js";
  * @typedef {object} Windows
  * @property {number} total The length of the list; -1 before it is known.
  * @property {boolean} isOutdated Whether the rows are of a former question about the same, until the new ones are there.
- * @property {Answer | undefined} answer The newest answer, with what it says beside its rows.
+ * @property {Answer | undefined} answer The newest answer, with what it says besides its rows.
  * @property {ApiError | null} error
  * @property {(index: number) => Row | undefined} rowAt Undefined for a row that was not read yet.
  * @property {(first: number, last: number) => void} need Reads the rows from `first` to `last` (exclusive), unless they are there.
@@ -26,7 +26,7 @@ import { useChanges } from "./events.js";
  * @param {((first: number, limit: number) => Address<Answer>) | null} urlOf The question for a stretch; a new function is a new list.
  * @param {(answer: Answer) => {rows: Row[], total: number}} read
  * @param {{size: number, about: string, follows: (change: Change) => boolean}} options
- *   `about` as that of an answer: the rows of a list about something else are gone at once.
+ *   `about` as in an answer: the rows of a list about something else are gone at once.
  * @returns {Windows<Row, Answer>}
  */
 export function useWindows(urlOf, read, { size, about, follows }) {

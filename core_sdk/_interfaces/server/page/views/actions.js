@@ -213,7 +213,7 @@ export async function perform(kind, action, ids, body) {
   return failed.length === 0;
 }
 
-/** The id of a version is that of its model, a slash and its number. @param {Kind} kind @param {Row} row @returns {string | number} */
+/** Returns the id of a row; a version's is its model's name, a slash and its number. @param {Kind} kind @param {Row} row @returns {string | number} */
 export function idOf(kind, row) {
   const ids = {
     trials: row.trial_id,

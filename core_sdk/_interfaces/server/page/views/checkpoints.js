@@ -76,7 +76,7 @@ export function Checkpoints({ query, experimentId, follows }) {
   `;
 }
 
-/** What collection would do. It reads journals and storages, so it is asked after the checkpoints, and only when they are others. */
+/** Returns what collection would do. It reads journals and storages, so it is asked after the checkpoints, and only when they are others. */
 function useRetention(/** @type {number} */ experimentId, /** @type {CheckpointRow[] | undefined} */ checkpoints) {
   const retention = useAnswer(checkpoints ? address(["experiments", experimentId, "retention"]) : null, once);
   const marks = checkpoints?.map(({ storage_id: id, state, is_pinned: isPinned }) => `${id} ${state} ${isPinned}`).join("\n");
@@ -89,7 +89,7 @@ function useRetention(/** @type {number} */ experimentId, /** @type {CheckpointR
   return retention;
 }
 
-/** What the policy keeps, in words. */
+/** Says what the policy keeps. */
 function policyText(/** @type {RetentionAnswer} */ { policy, metric }) {
   if (policy === null) return "No policy: every checkpoint is kept.";
   const { save_experiment_best: best, save_trial_best: bestOfTrial, save_trial_latest: newest, keep_every: every } = policy;

@@ -1,4 +1,4 @@
-/** The configuration and the code of a trial or an experiment, also beside those of another one. */
+/** The configuration and the code of a trial or an experiment, also next to another one's. */
 
 import { html, useState } from "../preact.js";
 import { Choice } from "../parts/choice.js";
@@ -182,7 +182,7 @@ const NoCode = () =>
   html`<${Empty} title="No code was kept."><p>The trials ran where they were started. An experiment that is submitted with a directory keeps its code.</p><pre><code>core-sdk experiment create config.yaml .</code></pre><//>`;
 
 /**
- * A list of files beside the chosen one.
+ * A list of files next to the chosen one.
  * @param {object} props
  * @param {string} props.title
  * @param {{name: string, remark: string}[]} props.files

@@ -18,7 +18,7 @@ import { nameOf } from "./series.js";
 /** @import { ComparisonAnswer, ConfigurationAnswer, TrialAnswer, TrialRow } from "api" */
 /** @import { Change } from "../state/events.js" */
 
-/** How many are beside each other, and how many are in the list beside the charts. */
+/** The largest numbers of trials side by side, and in the list next to the charts. */
 const MAX_TRIALS = 30;
 const MAX_LISTED = 1000;
 

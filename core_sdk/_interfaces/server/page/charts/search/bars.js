@@ -8,7 +8,7 @@ import { roundTicks } from "../ticks.js";
 import { Figure } from "./figure.js";
 
 const ROW = 28;
-/** How wide a tick and its number are, roughly. */
+/** The width of a tick and its number, roughly. */
 const TICK = 44;
 const MARGIN = { right: 170, top: 4, bottom: 24 };
 

@@ -64,6 +64,6 @@ function cellOf(/** @type {Scale} */ scale, /** @type {unknown} */ value) {
   return scale.isNumeric ? Math.min(number - 1, Math.floor(place * number)) : Math.round(place * (number - 1));
 }
 
-/** Where a tick stands: numbers at their place, other values at the centre of their cell. */
+/** Returns where a tick stands: numbers at their place, other values at the centre of their cell. */
 const centreOf = (/** @type {Scale} */ { isNumeric }, /** @type {number} */ place, /** @type {number} */ number) =>
   isNumeric ? place : (Math.round(place * (number - 1)) + 0.5) / number;

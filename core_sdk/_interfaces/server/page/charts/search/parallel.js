@@ -12,7 +12,7 @@ const HEIGHT = 340;
 const TOP = 34;
 const BOTTOM = 24;
 const SIDE = 70;
-/** How wide a character of a name is at most, roughly. */
+/** The largest width of a character of a name, roughly. */
 const CHARACTER = 8;
 
 /** @typedef {Record<string, [number, number]>} Ranges The chosen part of each axis, from 0 to 1. */
@@ -117,7 +117,7 @@ function Axis({ scale: { title: name, ticks }, left, top, range, onRange, isLast
   `;
 }
 
-/** Whether a trial lies within the ranges of all axes. */
+/** Returns whether a trial lies within the ranges of all axes. */
 export function isWithin(/** @type {Scale[]} */ scales, /** @type {number[]} */ places, /** @type {Ranges} */ ranges) {
   return scales.every(({ name }, index) => {
     const range = own(ranges, name);

@@ -31,7 +31,7 @@ export function useGroupSettings() {
   return { centre, band, best };
 }
 
-/** Whether groups are drawn as bars of their last values. */
+/** The setting that draws groups as bars of their last values. */
 export const useFinals = () => useSetting("finals");
 
 /** The choice that stands for several names; no name of a column is empty behind a dot. */
@@ -53,7 +53,7 @@ export function GroupChoice({ names, searched }) {
   `;
 }
 
-/** How curves of groups are made. @param {{metrics: string[], bestBy: string | null}} props */
+/** The fields that choose how curves of groups are made. @param {{metrics: string[], bestBy: string | null}} props */
 export function GroupFields({ metrics, bestBy }) {
   const [chosen] = useGroupNames();
   const [centre, setCentre] = useSetting("centre", "mean");

@@ -6,14 +6,14 @@ import { counted, formatDuration, formatNumber, formatValue } from "../../parts/
 /** How many groups are named of which trials have ended. */
 const MAX_ENDED = 3;
 
-/** What a group has of each name, for the names in which the groups differ. @param {string[]} names @param {GroupAnswer[]} groups */
+/** Says what a group has of each name, for the names in which the groups differ. @param {string[]} names @param {GroupAnswer[]} groups */
 export function labelsOf(names, groups) {
   const differing = names.map((_, index) => index).filter((index) => new Set(groups.map(({ values }) => textOf(values[index]))).size > 1);
   const shown = differing.length > 0 ? differing : names.map((_, index) => index);
   return groups.map(({ values }) => shown.map((index) => `${names[index]} ${textOf(values[index])}`).join(", "));
 }
 
-/** How the curves of a chart were made. @param {GroupedChartAnswer} chart @param {string[]} labels By group. @param {string} axis */
+/** Says how the curves of a chart were made. @param {GroupedChartAnswer} chart @param {string[]} labels By group. @param {string} axis */
 export function noteOf({ curves }, labels, axis) {
   if (curves.length === 0) return axis === "steps" ? "" : `No trial has reported ${axis} with this metric.`;
   const places = axis === "time" ? "times" : axis;

@@ -35,7 +35,7 @@ export const placeOf = (steps, step) =>
 /** @typedef {{title: string, isOfPictures: boolean, cards: {key: string, title: string, trialId: number, series: MediaSeries}[]}} Section */
 
 /**
- * The gallery in sections: of one trial the media of a group, of several trials those of one name. A list that was reported
+ * The gallery in sections: of one trial the media of a group, of several trials the media of one name. A list that was reported
  * as one value, `samples[0]`, `samples[1]` and so on, has a section of its own, in its order.
  * @param {OfTrial[]} chosen
  * @returns {Section[]}

@@ -1,4 +1,4 @@
-/** The media of a trial by step, and those of several trials side by side. */
+/** The media of a trial by step, and the media of several trials side by side. */
 
 import { html, useMemo, useState } from "../../preact.js";
 import { Choice, Switch } from "../../parts/choice.js";
@@ -126,7 +126,7 @@ function StepChoice({ steps, place, onMove, onSettle }) {
   `;
 }
 
-/** The media of one trial, or of several beside each other. @param {{chosen: OfTrial[], step: number}} props */
+/** The media of one trial, or of several side by side. @param {{chosen: OfTrial[], step: number}} props */
 const Gallery = ({ chosen, step }) =>
   sectionsOf(chosen).map(
     ({ title, isOfPictures, cards }) => html`

@@ -46,7 +46,7 @@ import { own } from "../../parts/own.js";
  * @property {number} count
  * @property {boolean} isOpen
  * @property {number[]} ids Its runs.
- * @property {RunValues} values Those of its first run.
+ * @property {RunValues} values The values of its first run.
  * @property {Record<string, Aggregate>} aggregates By the name of a column; without columns that have no number.
  * @property {{id: number, value: number} | null} best
  */

@@ -1,4 +1,4 @@
-/** The table of trials, and charts beside it. */
+/** The table of trials, and charts next to it. */
 
 import { html, useMemo, useState } from "../../preact.js";
 import { highlight } from "../../charts/highlight.js";
@@ -28,18 +28,18 @@ import { withText } from "../../parts/field.js";
 /** @import { Column } from "../../parts/grid.js" */
 /** @import { Run, RunGroup } from "./grouping.js" */
 
-/** Where the table is not part of a workspace, a setting says whether charts are beside it. @type {[string, string][]} */
+/** Where the table is not part of a workspace, a setting says whether charts are next to it. @type {[string, string][]} */
 const VIEWS = [
   ["table", "Table"],
   ["charts", "Charts"],
 ];
 
-/** Pages that are at most so wide have no room for groups and saved views beside the tools of charts. */
+/** Pages that are at most so wide have no room for groups and saved views next to the tools of charts. */
 const CROWDED = 1280;
 
 /**
  * The table of trials: of all, of one experiment, or of some that were chosen.
- * @param {{experiment?: number, trials?: number[], isWorkspace?: boolean}} props With charts beside it in a workspace.
+ * @param {{experiment?: number, trials?: number[], isWorkspace?: boolean}} props With charts next to it in a workspace.
  */
 export function Trials({ experiment, trials: members, isWorkspace = false }) {
   const [view, setView] = useSetting("view", "table");

@@ -43,7 +43,7 @@ export function Logs({ trial }) {
     return () => clearInterval(timer);
   }, [isGrowing, whole.reload]);
   const known = useRef(/** @type {AttemptRow[]} */ ([]));
-  known.current = whole.answer?.attempts ?? known.current; // Those of the trial, whichever attempt is shown.
+  known.current = whole.answer?.attempts ?? known.current; // The attempts of the trial, whichever is shown.
   const attempts = known.current.filter((one) => one.log_size_bytes !== null);
   const numLines = isFiltered ? found.lines.length : whole.total;
   const error = whole.error ?? found.error;

@@ -1,4 +1,4 @@
-/** What is known of a trial beside its curves. */
+/** What is known of a trial besides its curves. */
 
 import { html } from "../../preact.js";
 import { StateBadge } from "../../parts/state-badge.js";
@@ -84,7 +84,7 @@ const Alerts = ({ alerts }) => html`
   </section>
 `;
 
-/** @param {{writers: WriterRow[]}} props The programs that report beside the trial's own. */
+/** @param {{writers: WriterRow[]}} props The programs that report in addition to the trial's own. */
 const Writers = ({ writers }) => html`
   <section class="card">
     <h2>Writers</h2>

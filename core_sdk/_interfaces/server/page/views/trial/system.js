@@ -60,11 +60,11 @@ export function System({ found: { trial, series } }) {
   `;
 }
 
-/** The end of what all charts show: that of the trial, or what was measured last. */
+/** The end of what all charts show: the trial's end, or what was measured last. */
 const endOf = (/** @type {TrialRow} */ { ended, created }, /** @type {Curve[]} */ curves) =>
   Math.max(ended ?? created + 1, ...curves.map(({ x }) => x.at(-1) ?? 0));
 
-/** What is asked for: where one has zoomed in, also as much before and after it, so that one can go there. */
+/** Returns what is asked for: after a zoom also as much before and after it, so that one can go there. */
 function questionOf(/** @type {[number, number] | null} */ zoom, /** @type {number} */ origin) {
   if (zoom === null) return { buckets: NUM_BUCKETS };
   const [from, to] = zoom;

@@ -87,7 +87,7 @@ function Head({ found: { trial, num_labels: numLabels }, onDone }) {
   `;
 }
 
-/** What of the records could not be read, or was never written. @param {{found: TrialAnswer}} props */
+/** The records that could not be read, or were never written. @param {{found: TrialAnswer}} props */
 function Problems({ found: { trial, problem } }) {
   const problems = [
     problem,

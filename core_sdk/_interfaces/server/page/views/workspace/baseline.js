@@ -1,4 +1,4 @@
-/** The baseline: a trial whose curve every chart has beside the others. The URL holds it, and this tab keeps it. */
+/** The baseline: a trial whose curve every chart shows with the others. The URL holds it, and this tab keeps it. */
 
 import { html, useMemo } from "../../preact.js";
 import { finerIn } from "../../charts/settings.js";

@@ -2,7 +2,7 @@
  * Which trials of a list have curves: pure functions of a setting that the URL holds.
  *
  * By default the first ones of the list have. The setting holds what differs: "none" for no others than those named, the
- * ID of a trial that has, and with "-" before it that of one that has not.
+ * ID of a trial that has, and with "-" before it the ID of one that has not.
  */
 
 /** @param {string[]} setting @param {string} id @param {boolean} isFirst Whether it is among the first ones. */

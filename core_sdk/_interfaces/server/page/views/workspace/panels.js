@@ -2,7 +2,7 @@
  * The charts of a view: pure functions of a setting that the URL holds.
  *
  * By default there is a chart for each metric. The setting lists the panels in which something differs from that: those
- * that are pinned, in their order, those of several metrics, and those that have settings of their own.
+ * that are pinned, in their order, panels of several metrics, and panels that have settings of their own.
  */
 
 /** @import { Limits } from "../../charts/curves.js" */
@@ -98,8 +98,8 @@ export function newId(panels) {
 }
 
 /**
- * The sections of a view: the pinned panels, and the metrics of each group, or all metrics with a panel for those of one
- * name. Those of which `first` is one come first.
+ * The sections of a view: the pinned panels, and the metrics of each group, or all metrics with a panel for each
+ * name. Sections of which `first` is one come first.
  * @param {Panel[]} panels
  * @param {string[]} metrics
  * @param {string} search A regular expression, or a part of a name.
@@ -136,10 +136,10 @@ export function metricsOf({ of, re, formula }, metrics) {
 /** The name of a metric with the dot before it, without its group. @param {string} metric */
 const endOf = (metric) => metric.replace(/^[^.]*/, "");
 
-/** Whether another group has a metric of this name. @param {string} metric @param {string[]} metrics */
+/** Returns whether another group has a metric of this name. @param {string} metric @param {string[]} metrics */
 export const hasNamesake = (metric, metrics) => metrics.some((other) => other !== metric && endOf(other) === endOf(metric));
 
-/** Whether a text has a match of a regular expression, or what is written in it as it stands. @param {string} search @returns {(text: string) => boolean} */
+/** Returns a test of whether a text has a match of a regular expression, or contains it as it stands. @param {string} search @returns {(text: string) => boolean} */
 export function matcher(search) {
   const includes = (/** @type {string} */ text) => text.toLowerCase().includes(search.toLowerCase());
   try {

@@ -1,4 +1,4 @@
-/** One chart of a view: the curves of trials, or those of groups of trials. */
+/** One chart of a view: the curves of trials, or of groups of trials. */
 
 import { html, useMemo } from "../../preact.js";
 import { Chart } from "../../charts/chart.js";

@@ -12,7 +12,7 @@ import { formatValue } from "../../parts/text.js";
  * @property {string} name
  * @property {string} label Its name, and what tells it from the others.
  * @property {number[]} ids Its trials.
- * @property {Pick<RunFields, "started" | "steps"> & {[name: string]: unknown}} values Those of the trial, or of the first one of the group.
+ * @property {Pick<RunFields, "started" | "steps"> & {[name: string]: unknown}} values The values of the trial, or of the first one of the group.
  */
 /** @typedef {{colour: string, dash: number[]}} Look */
 /** What a colour means: a scale of numbers, or a list of values. @typedef {{name: string, ticks: {place: number, text: string}[], values: {text: string, colour: string}[]}} Legend */
@@ -116,7 +116,7 @@ export function looksOf(subjects, slots, { by, isGrouped, isLogarithmic, ramp })
     if (!scale.isNumeric) return seriesColour(texts.indexOf(formatValue(value)));
     return Number.isFinite(scale.place(value)) ? rampColour(scale.place(value), ramp) : UNKNOWN;
   };
-  // Those of one colour are told apart by their dashes, in an order that does not change.
+  // Curves of one colour are told apart by their dashes, in an order that does not change.
   /** @type {Map<string, number>} */
   const counts = new Map();
   /** @type {Map<string, Look>} */

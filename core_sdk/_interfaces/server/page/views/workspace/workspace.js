@@ -1,4 +1,4 @@
-/** Charts beside the list of trials: which trials have curves, how these look, and the charts themselves. */
+/** Charts next to the list of trials: which trials have curves, how these look, and the charts themselves. */
 
 import { html, useMemo } from "../../preact.js";
 import { LineSample } from "../../charts/palette.js";
@@ -45,7 +45,7 @@ const TOPS = ["1", "5", "10", "20", "30", "50", "100"];
 
 /**
  * The trials of the list that have curves.
- * @param {Question | null} question That of the list; null without charts.
+ * @param {Question | null} question The question of the list; null without charts.
  * @param {ColumnsAnswer | undefined} columns
  * @param {(Run | RunGroup)[] | null} groups The rows of the list, if they are grouped.
  * @returns {Workspace}
