@@ -85,12 +85,12 @@ class Launch:
         self.send(signal.SIGKILL)
 
     def wait(self) -> Ended:
-        """Its status is -N if it was itself killed by signal N."""
+        """Waits for its end. The returned status is -N if it was itself killed by signal N."""
         code = self.wait_for_code()
         return Ended(code, self.output, self.errors)
 
     def wait_for_code(self) -> int:
-        """For a launch whose output is not to be read."""
+        """Waits for the exit code of a launch whose output is not to be read."""
         return self._process.wait()
 
 
@@ -114,7 +114,7 @@ class WarmLaunchers:
     ) -> Launch:
         """`overrides` may end in `--` and another program instead of the script that is given by its source.
 
-        Output goes to the given files, or to new ones. `variables` are beside those of this process.
+        Output goes to the given files, or to new ones. `variables` are added to this process's.
         """
         directory.mkdir(exist_ok=True)
         (directory / "train.py").write_text(textwrap.dedent(source))
@@ -156,7 +156,7 @@ def launchers() -> Iterator[WarmLaunchers]:
 
 
 def main() -> None:
-    """The launcher that has the program's name."""
+    """Starts the launcher that has the program's name."""
     importlib.import_module(f"launch.{sys.argv[0]}").main()
 
 
@@ -169,7 +169,7 @@ class RunLaunch(Protocol):
 
 
 def live_processes(directory: Path) -> list[int]:
-    """Those that work in `directory`: the launcher, its ranks, and what they started."""
+    """Returns the processes that work in `directory`: the launcher, its ranks, and what they started."""
     return [process.pid for process in psutil.process_iter() if _lives_in(process, directory)]
 
 

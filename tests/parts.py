@@ -29,7 +29,7 @@ def needs(*parts: str) -> pytest.MarkDecorator:
 
 
 def parts_of(item: pytest.Item) -> set[str]:
-    """The parts that a test needs."""
+    """Returns the parts that a test needs."""
     named = {part for mark in item.iter_markers("needs") for part in mark.args}
     fixtures = {_part(name) for name in getattr(item, "fixturenames", ())}
     call = getattr(item, "callspec", None)
@@ -54,7 +54,7 @@ def require(part: str) -> None:
 
 
 def strace(*options: str, trace: str | Path = os.devnull) -> list[str]:
-    """The beginning of a command whose system calls are traced, or made to fail."""
+    """Returns the beginning of a command whose system calls are traced, or made to fail."""
     require("strace")
     return ["strace", "-f", "-qq", "-o", str(trace), *options]
 

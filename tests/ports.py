@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def reserved_port() -> Iterator[int]:
-    """A port of this machine that the system gives to nobody while the block lasts; nothing listens there yet.
+    """Yields a port that the system gives to nobody else during the block. Nothing listens there yet.
 
     It is bound, but not listened to: a server that allows addresses to be reused, as all do, can bind to it by number.
     """
@@ -21,6 +21,6 @@ def reserved_port() -> Iterator[int]:
 
 @contextlib.contextmanager
 def reserved_ports(count: int) -> Iterator[list[int]]:
-    """Several of them."""
+    """Yields several reserved ports."""
     with contextlib.ExitStack() as reserved:
         yield [reserved.enter_context(reserved_port()) for _ in range(count)]

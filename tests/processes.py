@@ -19,7 +19,7 @@ class Script:
         self.process = process
 
     def wait(self, timeout_s: float = TIMEOUT_S) -> tuple[int, str, str]:
-        """Exit status, stdout and stderr."""
+        """Waits for the end, and returns the exit status, stdout and stderr."""
         output, errors = self.process.communicate(timeout=timeout_s)
         return self.process.returncode, output, errors
 
@@ -42,7 +42,7 @@ def kill_tree(pid: int) -> None:
 
 
 def is_living(pid: int) -> bool:
-    """Not for a process of which only the exit status is left."""
+    """Returns whether the process lives; False if only its exit status is left."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -21,7 +21,7 @@ ACTIONS = {
 
 
 def answers(asked: Any) -> dict[str, object]:
-    """The answer to each question that needs no argument, or its error; of what is no plain value, the type."""
+    """Returns the answer to each question without arguments, or its error, or the type of what is no plain value."""
     found: dict[str, object] = {}
     for name in dir(asked):
         if name.startswith("_") or name in ACTIONS:

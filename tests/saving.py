@@ -32,7 +32,7 @@ def upload(
 
 
 def checkpoint_ids(storage: Storage) -> list[str]:
-    """The checkpoints that exist in the storage, sorted: those that have a manifest."""
+    """Returns the checkpoints that exist in the storage, sorted: those that have a manifest."""
     if isinstance(storage, DirectoryStorage):
         manifests = (
             directory / MANIFEST_NAME for directory in storage.root.glob("[!.]*") if not directory.is_symlink()

@@ -9,7 +9,7 @@ KNOWN: Mapping[str, str] = {}
 
 
 def describe(passed: Sequence[str], known: Mapping[str, str] = KNOWN) -> list[str]:
-    """The lines that name the tests which have passed; none if there is none."""
+    """Returns the lines that name the tests which have passed; none if there is none."""
     if not passed:
         return []
     return [

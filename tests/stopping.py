@@ -57,7 +57,7 @@ class Stop:
                 context.preempt.ask_to_stop("deadline")  # as the thread does that waits for it
 
     def check(self, *, has_checkpoint: bool) -> None:
-        """It has ended within two reports, in a true state, and there is a checkpoint exactly if there should be."""
+        """Checks that it ended within two reports, in a true state, and has a checkpoint if it should."""
         trial = client.get_trial(self.trial_id)
         assert (trial.state.name, trial.reason) == ("PAUSED", REASONS[self.kind]), self
         steps = [report.steps_completed for report in trial.iter_metrics("training")]

@@ -44,13 +44,13 @@ class Person:
         os.write(self.terminal, text.encode())
 
     def waits(self) -> int:
-        """Until the command has ended, and all of its output was shown."""
+        """Waits until the command has ended, and all of its output was shown."""
         while self._read():
             pass
         return self.process.wait(TIMEOUT_S)
 
     def closes_the_terminal(self) -> None:
-        """The kernel then sends SIGHUP to the command."""
+        """Closes the terminal: the kernel then sends SIGHUP to the command."""
         os.close(self.terminal)
         self.terminal = -1
 

@@ -162,7 +162,7 @@ def test_a_client_of_another_home_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_url_of_the_experiment_is_that_of_its_folder(home: Home) -> None:
-    """The URL of the experiment is that of its folder."""
+    """The URL of the experiment is its folder's."""
     with pytest.raises(RuntimeError, match="no experiment yet"):
         core_v2.url_reverse_webui_exp_view()
     core_v2.init()

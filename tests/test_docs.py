@@ -172,7 +172,7 @@ def my_bucket(reader: Reader) -> Iterator[None]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_document_shows_can_be_followed(name: str, reader: Reader, request: pytest.FixtureRequest) -> None:
-    """Every program and command in a document does what the text beside it shows."""
+    """Every program and command in a document does what the text next to it shows."""
     if "gs://my-bucket" in (ROOT / name).read_text():
         request.getfixturevalue("my_bucket")
 

@@ -149,7 +149,7 @@ def test_a_search_answers_in_its_first_three_results(open_page: Page) -> None:
 
 
 def answers(page: Page, wanted: str) -> bool:
-    """Whether one of the first three results leads to the page, in whose address the words to highlight come first."""
+    """Returns whether one of the first three results leads to the page, with the words to highlight in its address."""
     links = page.locator("a[href*='?h=']").all()[:3]
     return any(wanted in re.sub(r"\?h=[^#]*", "", str(link.get_attribute("href"))) for link in links)
 

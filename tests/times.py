@@ -1,7 +1,7 @@
 """Which command runs a test, and how long it took: the list `tests/times.txt`.
 
 A line has a set, seconds, and the name of a folder, a file, a test or a case of one; `*` stands for anything. The line
-of a file counts more than that of its folder, and of the lines of one file the last that matches a test decides:
+of a file counts more than its folder's, and of the lines of one file the last that matches a test decides:
 
 - `quick`: `make test-quick` and `make test` run it. It starts no process and no server, which a guard holds.
 - `test`: `make test` runs it. So it is with all tests that no line names.

@@ -82,7 +82,7 @@ def _new_file(directory: Path, suffix: str) -> Path:
 
 @contextlib.contextmanager
 def warm_program(entry: str, *modules: str) -> Iterator[WarmProgram]:
-    """The function of an entry `module:function`, in a server that has also imported the modules."""
+    """Yields the function of an entry `module:function`, in a server that has also imported the modules."""
     # Short: the path of a socket has about a hundred bytes.
     with tempfile.TemporaryDirectory(prefix="warm-") as directory:
         path = Path(directory) / "socket"

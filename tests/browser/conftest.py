@@ -53,7 +53,7 @@ class Site:
 
 
 OpenView = Callable[..., "Page"]
-"""Opens a view of a site; its words are those of a link, such as `trials/3/logs?rank=0`."""
+"""Opens a view of a site; its words are the same as in a link, such as `trials/3/logs?rank=0`."""
 
 
 @contextmanager

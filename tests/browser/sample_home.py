@@ -78,7 +78,7 @@ def write_sample_home(root: Path, *, num_trials: int = 24, hostile_name: str = H
 
 
 def write_restarted_trial(home: Home, *, created: float, num_steps: int = 1200) -> TrialFolder:
-    """A trial with output, figures and checkpoints, of three attempts: crashed, paused and completed."""
+    """Writes a trial with output, figures and checkpoints, of three attempts: crashed, paused and completed."""
     folder = _new_trial(
         home, "char-lm warm-up", created, {"lr": 3e-4, "warmup": 500, "model": {"layers": 6, "dropout": 0.1}}
     )
@@ -112,7 +112,7 @@ def write_restarted_trial(home: Home, *, created: float, num_steps: int = 1200) 
 
 
 def write_long_trial(home: Home, num_points: int) -> TrialFolder:
-    """A trial with one metric of very many points and a spike of one of them."""
+    """Writes a trial with one metric of very many points and a spike of one of them."""
     folder = _new_trial(home, "long", time.time() - 86400, {"lr": 0.1})
     with _journal(folder, 1, time.time() - 86400) as lines:
         for step in range(num_points):
@@ -125,7 +125,7 @@ def write_long_trial(home: Home, num_points: int) -> TrialFolder:
 def write_straight_trial(
     home: Home, *, created: float, num_steps: int, metric: str = "height", hparams: dict[str, Any] | None = None
 ) -> TrialFolder:
-    """A trial whose metric is the step, and whose use of the CPU is the number of seconds since its start."""
+    """Writes a trial whose metric is the step, and whose use of the CPU is the number of seconds since its start."""
     folder = _new_trial(home, "straight", created, hparams or {"lr": 0.1})
     with _journal(folder, 1, created) as lines:
         for step in range(1, num_steps + 1):
@@ -241,7 +241,7 @@ def _checkpoint(home: Home, folder: TrialFolder, step: int, at: float) -> Checkp
 
 
 def _media(folder: TrialFolder, attempt: int, step: int, at: float) -> Report:
-    """A report with one medium of each kind, some of which would do harm where they ran."""
+    """Returns a report with one medium of each kind, some of which would do harm where they ran."""
     grid = np.arange(64) / 64
     classes, guesses = [0, 1, 2, 0, 1, 2], [0, 1, 2, step % 3, attempt % 3, 2]
     harmful = f"<!doctype html>{SCRIPT}<p>a figure at {step}</p>"

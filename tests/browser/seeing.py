@@ -24,12 +24,12 @@ def expect(locator: Locator) -> LocatorAssertions:
 
 
 def rows(page: Page) -> Locator:
-    """The rows of the table of runs, without its head and the heads of groups."""
+    """Returns the rows of the table of runs, without its head and the heads of groups."""
     return page.locator(".grid-row:not(.grid-group):not(.waiting)")
 
 
 def column(page: Page, number: int) -> list[str]:
-    """The texts of a column of the table, counted from 1; the first one holds the IDs."""
+    """Returns the texts of a column of the table, counted from 1; the first one holds the IDs."""
     return [text.strip() for text in page.locator(f".grid-row > span:nth-child({number + 1})").all_inner_texts()]
 
 
@@ -44,5 +44,5 @@ def wait_for_query(page: Page, part: str) -> None:
 
 
 def labels(*ends: str) -> list[Pattern[str]]:
-    """The labels of curves, which begin with the generated names of their trials."""
+    """Returns the labels of curves, which begin with the generated names of their trials."""
     return [re.compile(rf"^\w+-\w+-{re.escape(end)}$") for end in ends]

@@ -62,7 +62,7 @@ def mark_plots(page: Page) -> int:
     ],
 )  # fmt: skip
 def test_the_readout_follows_the_pointer(straight: Site, open_view: OpenView, view: str, name: str) -> None:
-    """The readout shows the value under the pointer, and plots are not made anew."""
+    """The readout shows the value under the pointer, and plots are not made again."""
     page = open_view(straight, view)
     chart = page.locator(".chart").filter(has=page.locator(".chart-title", has_text=name)).first
     over = chart.locator(".u-over")
@@ -88,7 +88,7 @@ def test_the_readout_follows_the_pointer(straight: Site, open_view: OpenView, vi
     ],
 )  # fmt: skip
 def test_a_drag_zooms_where_it_was_made(straight: Site, open_view: OpenView, view: str) -> None:
-    """Dragging zooms to the dragged range, and plots are not made anew."""
+    """Dragging zooms to the dragged range, and plots are not made again."""
     page = open_view(straight, view)
     over = page.locator(".chart .u-over").first
     expect(over).to_be_visible()
@@ -319,7 +319,7 @@ def test_every_metric_has_its_curve_however_many_there_are(tmp_path: Path, open_
 
 
 def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) -> None:
-    """A comparison shows the lowest rank, a chosen one, a writer's reports, or those of all."""
+    """A comparison shows the lowest rank, a chosen one, a writer's reports, or everybody's."""
     home = Home.create(tmp_path / "home")
     folder = new_trial(home, "ranks")
     record(folder, report(1, loss=0.5))

@@ -193,7 +193,7 @@ def test_html_runs_after_a_click_in_a_frame_that_reaches_nothing(
     page = context.new_page()
     page.goto(site.entrance)
     page.wait_for_url(f"{site.origin}/")
-    # The server refuses a file that was altered: this answer stands for that of a hostile run.
+    # The server refuses a file that was altered: this answer stands for a hostile run's.
     probe = PROBE.replace("EVIL", address)
     page.route("**/media/*.html", lambda route: route.fulfill(body=probe, content_type="text/plain"))
     page.goto(site.address("trials/25/media?search=surface"))

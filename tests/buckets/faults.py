@@ -18,7 +18,7 @@ _REASONS = {
 
 
 def drop_request(after_bytes: int | None = None) -> Fault:
-    """The connection breaks before the server hears of the request, or after so many bytes of its body."""
+    """Returns a fault that breaks the connection before the request arrives, or after so many bytes of its body."""
 
     def drop(exchange: Exchange) -> None:
         if after_bytes is not None:
@@ -29,7 +29,7 @@ def drop_request(after_bytes: int | None = None) -> Fault:
 
 
 def lose_answer() -> Fault:
-    """A fault in which the server does what was asked, but its answer is lost."""
+    """Returns a fault in which the server does what was asked, but its answer is lost."""
 
     def lose(exchange: Exchange) -> None:
         exchange.forward_request()
@@ -40,7 +40,7 @@ def lose_answer() -> Fault:
 
 
 def drop_answer(after_bytes: int) -> Fault:
-    """A fault in which the connection breaks after this number of bytes of the answer's body."""
+    """Returns a fault in which the connection breaks after this number of bytes of the answer's body."""
 
     def drop(exchange: Exchange) -> None:
         exchange.forward_request()
@@ -51,7 +51,7 @@ def drop_answer(after_bytes: int) -> Fault:
 
 
 def truncate_answer(after_bytes: int) -> Fault:
-    """The server ends the connection well, but too early: its Content-Length says more."""
+    """Returns a fault in which the server ends the connection well, but before all of its Content-Length is sent."""
 
     def truncate(exchange: Exchange) -> None:
         exchange.forward_request()
@@ -62,18 +62,18 @@ def truncate_answer(after_bytes: int) -> Fault:
 
 
 def status(code: int, retry_after_s: int | None = None) -> Fault:
-    """A fault in which the store, or a load balancer before it, answers with this status."""
+    """Returns a fault in which the store, or a load balancer before it, answers with this status."""
     headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
     return answer(f"{code} {_REASONS[code]}", headers, b"")
 
 
 def captive_portal() -> Fault:
-    """A network that wants a login first answers in the server's place, with 200."""
+    """Returns a fault in which a network that wants a login answers in the server's place, with 200."""
     return answer("200 OK", {"Content-Type": "text/html"}, PORTAL_PAGE)
 
 
 def redirect_to_portal(code: int = 302) -> Fault:
-    """A network that wants a login first sends the client to its page."""
+    """Returns a fault in which a network that wants a login sends the client to its page."""
 
     def redirect(exchange: Exchange) -> None:
         exchange.drain_request()
@@ -83,7 +83,7 @@ def redirect_to_portal(code: int = 302) -> Fault:
 
 
 def slow(up_bytes_per_s: float | None = None, down_bytes_per_s: float | None = None) -> Fault:
-    """A fault in which the bytes of this request and its answer travel at most at these rates."""
+    """Returns a fault in which the bytes of this request and its answer travel at most at these rates."""
 
     def pass_slowly(exchange: Exchange) -> None:
         exchange.up_throttle = None if up_bytes_per_s is None else Throttle(up_bytes_per_s)
@@ -94,7 +94,7 @@ def slow(up_bytes_per_s: float | None = None, down_bytes_per_s: float | None = N
 
 
 def latency(seconds: float) -> Fault:
-    """A fault in which the answer comes this many seconds later."""
+    """Returns a fault in which the answer comes this many seconds later."""
 
     def pass_late(exchange: Exchange) -> None:
         exchange.forward_request()
@@ -105,7 +105,7 @@ def latency(seconds: float) -> Fault:
 
 
 def stall(reached: threading.Event, released: threading.Event) -> Fault:
-    """The request goes nowhere until it is released; `reached` says that it has come."""
+    """Returns a fault that holds the request until it is released; `reached` says that it has come."""
 
     def hold(exchange: Exchange) -> None:
         reached.set()
@@ -116,7 +116,7 @@ def stall(reached: threading.Event, released: threading.Event) -> Fault:
 
 
 def answer(line: str, headers: dict[str, str], body: bytes) -> Fault:
-    """Somebody else answers in the server's place: `line` is status and reason."""
+    """Returns a fault in which somebody else answers in the server's place: `line` is status and reason."""
 
     def answer_request(exchange: Exchange) -> None:
         exchange.drain_request()

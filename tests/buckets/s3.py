@@ -60,7 +60,7 @@ class S3Server:
 
 @contextlib.contextmanager
 def start_moto() -> Iterator[S3Server]:
-    """In memory, in Python; it answers one request after another."""
+    """Starts moto in memory, in Python; it answers one request after another."""
 
     def arguments(ports: list[int]) -> list[str]:
         return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(ports[0])]
@@ -70,7 +70,7 @@ def start_moto() -> Iterator[S3Server]:
 
 @contextlib.contextmanager
 def start_seaweedfs() -> Iterator[S3Server]:
-    """On a disk, in a directory of its own."""
+    """Starts SeaweedFS on a disk, in a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="seaweedfs-") as directory:
         yield from _started("SeaweedFS", lambda ports: _weed(Path(directory), ports), 2 * len(_SEAWEED_PARTS))
 
@@ -129,7 +129,7 @@ def _endpoint_url(address: tuple[str, int]) -> str:
 
 
 def _is_serving(server: S3Server) -> bool:
-    """Whether it makes buckets: a server whose other half is not up yet refuses that, and lists none."""
+    """Returns whether the server makes buckets: one whose other half is not up yet refuses that, and lists none."""
     with contextlib.suppress(BotoCoreError, ClientError):
         server.make_bucket()
         return True

@@ -13,7 +13,7 @@ class BucketServer(Protocol):
     address: tuple[str, int]
 
     def variables(self, address: tuple[str, int] | None = None) -> dict[str, str]:
-        """The environment with which a process uses it: at its own address, or at that of a proxy before it."""
+        """Returns the environment with which a process uses it: at its own address, or at a proxy's before it."""
 
     def make_bucket(self, address: tuple[str, int] | None = None) -> str:
         """Makes a fresh bucket; gives its URL for `storage_from_url`, which may name the address."""

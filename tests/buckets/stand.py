@@ -40,7 +40,7 @@ class Stand:
         return [item.name for item in self.bucket.list()]
 
     def remains(self) -> list[str]:
-        """The objects and uploads that remain after a sweep and the deletion of all listed checkpoints."""
+        """Returns the objects and uploads that remain after a sweep and the deletion of all listed checkpoints."""
         self.sweeper.sweep()
         for storage_id in checkpoint_ids(self.direct):
             self.direct.delete(storage_id)
@@ -52,7 +52,7 @@ class Stand:
 def start_stand(
     server: BucketServer, open_bucket: Callable[[str], Bucket], temp_dir: Path, limits: Limits
 ) -> Iterator[Stand]:
-    """`limits` are those of the storage behind the proxy; the others have ample time."""
+    """`limits` are set for the storage behind the proxy; the other storages have ample time."""
     with start_proxy(server.address) as proxy:
         url = prefixed(server.make_bucket(), uuid.uuid4().hex)
         # The address may stand in the URL's query.
@@ -72,7 +72,7 @@ def start_stand(
 
 
 def prefixed(url: str, prefix: str) -> str:
-    """The URL of what lies under `prefix` in the same bucket."""
+    """Returns the URL of what lies under `prefix` in the same bucket."""
     place, question, query = url.partition("?")
     return f"{place.rstrip('/')}/{prefix}{question}{query}"
 
@@ -80,7 +80,7 @@ def prefixed(url: str, prefix: str) -> str:
 def _opened(
     server: BucketServer, open_bucket: Callable[[str], Bucket], url: str, address: tuple[str, int] | None = None
 ) -> Bucket:
-    """With what the server wants in the environment, which some read only when they are asked for the first time."""
+    """Opens it with the server's variables in the environment, which some clients read only at their first request."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in server.variables(address).items():
             patch.setenv(name, value)

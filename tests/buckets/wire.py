@@ -38,7 +38,7 @@ class Wire:
         return Head.parse(self._read_until(b"\r\n\r\n"))
 
     def body(self, framing: Framing) -> Iterator[memoryview | bytes]:
-        """The bytes of a body as they arrive, chunk sizes included; each piece is valid until the next."""
+        """Yields the bytes of a body as they arrive, chunk sizes included; each piece is valid until the next."""
         if framing == "until close":
             return self._pieces(None)
         return self._chunks() if framing == "chunked" else self._pieces(framing)
@@ -47,7 +47,7 @@ class Wire:
         self._socket.sendall(content)
 
     def is_idle(self) -> bool:
-        """Whether the connection is open and no unexpected bytes have arrived."""
+        """Returns whether the connection is open and no unexpected bytes have arrived."""
         return not self._pending and not select.select([self._socket], [], [], 0)[0]
 
     def shutdown(self) -> None:
@@ -128,7 +128,7 @@ class Head:
         return Head(self.line, [header for header in self.headers if header[0].lower() != name])
 
     def replaced(self, name: str, old: str, new: str) -> Head:
-        """With `new` for `old` in the header `name`."""
+        """Returns a head with `new` for `old` in the header `name`."""
         return Head(self.line, [(n, v.replace(old, new) if n.lower() == name else v) for n, v in self.headers])
 
     @property

@@ -50,7 +50,7 @@ class Scene:
 
     @classmethod
     def new(cls, temp_dir: Path, large_bytes: int = _LARGE_BYTES) -> Scene:
-        """One large file, three small ones, in one directory and an empty one."""
+        """Makes one large file and three small ones in a directory, and an empty directory."""
         generator = random.Random(uuid.uuid4().int)
         sizes = {"large.bin": large_bytes, "a.bin": 10, "b.bin": 9000, "optimizer/c.bin": 20_000}
         content = {name: generator.randbytes(size) for name, size in sizes.items()}
@@ -121,7 +121,7 @@ def run(stand: Stand, work: Work, scene: Scene, arm: Callable[[], None] = lambda
 
 
 def check(stand: Stand, work: Work, scene: Scene, outcome: Outcome) -> None:
-    """What is listed is whole and right, to the byte; what failed left nothing that a sweep does not find."""
+    """Checks that what is listed is right, to the byte, and that a sweep finds all that failed saves left."""
     listed = checkpoint_ids(stand.direct)
     after = work.after(scene.content)
     if outcome.error is None:
@@ -150,6 +150,6 @@ def check_directory(directory: Path, content: Content) -> None:
 
 
 def directory_content(directory: Path) -> Content:
-    """The script's own files in the directory, with their content."""
+    """Returns the script's own files in the directory, with their content."""
     files = {str(path.relative_to(directory)): path for path in directory.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in files.items() if name not in ("metadata.json", ".manifest.json")}

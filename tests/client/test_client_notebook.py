@@ -25,7 +25,7 @@ TRAIN = """
 
 
 def shown(kernel: Any, kind: str, text: str) -> str:
-    """Blocks until the kernel displays HTML that has this text, and returns the HTML. `kind` is that of the message."""
+    """Blocks until the kernel displays HTML that has this text, and returns the HTML. `kind` is the message's kind."""
     while True:
         message = kernel.get_iopub_msg(timeout=TIMEOUT_S)
         assert message["msg_type"] != "error", message["content"]

@@ -82,7 +82,7 @@ def test_a_search_runs_to_its_end_and_has_a_best_checkpoint(code: Path) -> None:
 @pytest.mark.usefixtures("master")
 @pytest.mark.parametrize("form", ["path", "text of a path"])
 def test_a_configuration_is_a_file_too(code: Path, tmp_path: Path, form: str) -> None:
-    """A configuration may be given as a file, with overrides, and included files are packed beside the script."""
+    """A configuration may be given as a file, with overrides, and included files are packed next to the script."""
     path = tmp_path / "grid.yaml"
     path.write_text(yaml.safe_dump(config()))
     extra = tmp_path / "extra.txt"

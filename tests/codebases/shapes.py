@@ -197,7 +197,7 @@ def growing(*signalled: int) -> None:
 
 
 class _Trainer:
-    """A trainer that is itself `Stateful`, beside its model and its loader (torchtitan)."""
+    """A trainer that is itself `Stateful`, besides its model and its loader (torchtitan)."""
 
     def __init__(self) -> None:
         self.step = 0

@@ -212,7 +212,7 @@ def test_several_runs_follow_each_other() -> None:
 
 
 def test_a_run_goes_on_after_its_last_step() -> None:
-    """`resume` keeps what the id has reported, `resume_from` that up to a step, and without them it begins anew."""
+    """`resume` keeps what the id has reported, `resume_from` a part of it, and without them it begins from nothing."""
     for resume, num_rows in [("allow", 3), ("must", 2)]:
         with wandb.init(project="p", id="x", resume=resume, config={resume: num_rows}) as run:
             for _ in range(num_rows):
@@ -354,7 +354,7 @@ def test_files_are_checkpoints(tmp_path: Path) -> None:
 
 
 def test_a_run_is_described_anew_while_it_runs() -> None:
-    """A name, notes and tags that are set on a run replace those of its trial."""
+    """A name, notes and tags that are set on a run replace its trial's."""
     run = wandb.init(name="first", notes="why", tags=["a", "b"])
 
     run.name, run.notes, run.tags = "second", "*because*", ("b", "c")
@@ -432,7 +432,7 @@ CHOSEN = """
 
 
 def test_what_the_command_line_has_chosen_comes_first(tmp_path: Path) -> None:
-    """Hyperparameters of `core-sdk run`, and so those of a search, are the config, whatever the script says."""
+    """Hyperparameters of `core-sdk run`, and so a search's, are the config, whatever the script says."""
     (tmp_path / "train.py").write_text(textwrap.dedent(CHOSEN))
 
     ended = run_cli(tmp_path, "run", "--name", "p", "--hparam", "lr=0.5", "--", sys.executable, "train.py")

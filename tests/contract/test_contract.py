@@ -22,7 +22,7 @@ def test_each_promise_is_held_by_a_test_that_is_not_slow() -> None:
 
 
 def test_the_page_cites_promises_that_stand_on_it() -> None:
-    """Each promise has a name of its own, and each name that the page cites is that of a promise."""
+    """Each promise has a name of its own, and each name that the page cites names a promise."""
     assert len(promises()) == len(set(promises()))
     assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= set(promises())
 

@@ -59,7 +59,7 @@ def bucket(start_server: StartServer, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def is_manifest(request: WireRequest) -> bool:
-    """Nothing else is sent only if none is there."""
+    """Returns whether a request stores a manifest: only that is sent on the condition that none is there."""
     return request.method == "POST" and "ifGenerationMatch=0" in request.query
 
 

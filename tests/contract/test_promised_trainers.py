@@ -53,7 +53,7 @@ def test_a_fit_goes_on_when_its_program_was_killed(home: Home, start_script: Sta
 
 @promise("fit-has-own-workers")
 def test_each_fit_has_workers_that_end_with_it(run_script: RunScript) -> None:
-    """Each fit() has new worker processes, which import modules anew."""
+    """Each fit() has new worker processes, which import modules again."""
     code, output, errors = run_script("""
         import json, os
         from core_sdk.train import ScalingConfig, TorchTrainer

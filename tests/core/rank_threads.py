@@ -44,7 +44,7 @@ class Trial:
         return DirectoryStorage(self.storage.root)
 
     def records(self, rank: int) -> list[Record]:
-        """Returns all records of this rank except those of saves that have begun."""
+        """Returns all records of this rank except the beginnings of saves."""
         paths = sorted(self._folder.glob(f"*/{rank}.journal"))
         records = [record for path in paths for record in read_records(path)]
         return [record for record in records if not isinstance(record, CheckpointBegun)]

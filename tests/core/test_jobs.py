@@ -1,4 +1,4 @@
-"""A scheduler that starts a job anew goes on with its trial; the scheduler here is a shell that sets its variables."""
+"""A scheduler that starts a job again goes on with its trial; the scheduler here is a shell that sets its variables."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_processes_of_multiprocessing_are_known_again(tmp_path: Path, start: Sta
 
 @pytest.mark.parametrize(("log_dir", "expected"), [("first", "1.2.4\n"), ("second", "2.1.0\n")])
 def test_torchruns_restarts_go_on_with_their_own_launch(start: Start, log_dir: str, expected: str) -> None:
-    """A restart by torchrun continues the trial of its own launch, not that of an earlier launch."""
+    """A restart by torchrun continues the trial of its own launch, not of an earlier launch."""
     start(**BATCH, TORCHELASTIC_ERROR_FILE="/logs/first/attempt_0/0/error.json")
 
     error_file = f"/logs/{log_dir}/attempt_1/0/error.json"

@@ -89,7 +89,7 @@ QUICK = [
 
 
 def all_cases() -> list[Case]:
-    """A hundred of all trainings that are possible, the same each time."""
+    """Returns a hundred of all possible trainings, the same each time."""
     launches = ("plain", "core-sdk run", "launcher")
     shapes = ("ordinary", "stateful", "resumable", "trial", "function")
     numbers = (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1)
@@ -152,7 +152,7 @@ class Training:
         wait_for(lambda: not self.processes(), END_S)
 
     def processes(self) -> list[psutil.Process]:
-        """All that belong to the training, wherever they hang in the tree."""
+        """Returns all processes that belong to the training, wherever they hang in the tree."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -229,7 +229,7 @@ def test_workers_end_with_a_rank_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_other_children_hear_signals_as_ever(tmp_path: Path) -> None:
-    """Processes that the script has started itself end at SIGTERM, also those of the same fork server."""
+    """Processes that the script has started itself end at SIGTERM, also children of the same fork server."""
     run = subprocess.run(
         [sys.executable, SCRIPT, "others", "nowhere", "1", "fork"], cwd=tmp_path, capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""The machine's figures are recorded beside the training, and no failure of theirs reaches it."""
+"""The machine's figures are recorded during the training, and no failure of theirs reaches it."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_a_save_in_a_bucket_is_withdrawn_as_well(
     (source / "model.bin").write_bytes(b"weights")
 
     def refuse_from_here_on(name: str) -> bool:
-        """A selector is asked when the save's beginning has been recorded."""
+        """Refuses the journal's next writes: a selector is asked when the save's beginning has been recorded."""
         refuse_writes(home.runs / "1" / "1.journal")
         return True
 

@@ -1,4 +1,4 @@
-"""A launcher that starts a script anew goes on with its trial; the launcher here is a shell."""
+"""A launcher that starts a script again goes on with its trial; the launcher here is a shell."""
 
 from __future__ import annotations
 

@@ -446,7 +446,7 @@ UNEVEN = """
 
 @pytest.mark.parametrize("seldom", [0, 1])
 def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:
-    """If ranks ask unevenly, an error beside the backend's says which rank has asked how often."""
+    """If ranks ask unevenly, an error besides the backend's says which rank has asked how often."""
     ended = ranks.run(UNEVEN.replace("SELDOM", str(seldom)))
 
     (left, failed) = (ended[1 - seldom], ended[seldom])

@@ -1,4 +1,4 @@
-"""Writers: programs that report about a trial beside the trial's own."""
+"""Writers: programs that report about a trial next to its own program."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Model:
         return all(step <= resumed for resumed in self.resumed[attempt:])
 
     def visible(self, writer: str) -> dict[int, float]:
-        """The value at each step: that of the newest attempt, and there the one that was reported last."""
+        """Returns the value at each step: the newest attempt's, and of its values the one that was reported last."""
         own = [
             (attempt, order, step, value)
             for order, (by, attempt, step, value) in enumerate(self.reports)
@@ -93,7 +93,7 @@ class Model:
 @promise("writers-report")
 @pytest.mark.parametrize("seed", range(12))
 def test_a_report_is_visible_as_long_as_the_step_of_its_checkpoint(home: Home, seed: int) -> None:
-    """Whatever is resumed, evaluated again, or evaluated late: each writer's visible reports are those of the rule."""
+    """Whatever is resumed, evaluated again, or evaluated late: each writer's visible reports follow the rule."""
     chance, model, checkpoints = random.Random(seed), Model(), list[tuple[str, int, int]]()
     folder = new_trial(home)
     append(folder, 1, lines(started(folder)))

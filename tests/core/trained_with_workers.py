@@ -138,7 +138,7 @@ def train_func() -> None:
 
 
 def others() -> None:
-    """Ends other processes beside a loader's workers, and prints their exit statuses."""
+    """Ends other processes than a loader's workers, and prints their exit statuses."""
     from core_sdk import core
 
     statuses = {}

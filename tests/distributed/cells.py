@@ -143,7 +143,7 @@ def told(outcome: Outcome) -> tuple[str | None, list[int]]:
 def sampled(
     argument: str, sample: Sequence[Cell], everything: Sequence[Cell]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The test sees a few cells in the case `a sample`, and all of them three times in the others."""
+    """Gives the test a few cells in the case `a sample`, and all of them three times in the others."""
     params = [pytest.param(sample, id="a sample")]
     params += [pytest.param(everything, id=f"all, run {run}") for run in RUNS]
     return pytest.mark.parametrize(argument, params)

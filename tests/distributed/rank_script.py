@@ -75,7 +75,7 @@ def misbehave(fault: str) -> None:
 
 
 def own_sockets() -> list[int]:
-    """The descriptors of this process's connections."""
+    """Returns the descriptors of this process's connections."""
     descriptors = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
     return [descriptor for descriptor in sorted(descriptors) if _is_socket(descriptor)]
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def place(rank: int, size: int, num_nodes: int = 1) -> dict[str, Any]:
-    """The six numbers of a rank among nodes of equal size."""
+    """Returns the six numbers of a rank among nodes of equal size."""
     per_node = size // num_nodes
     return {
         "rank": rank,

@@ -139,7 +139,7 @@ def introduce_itself_wrongly(chief: Chief) -> list[socket.socket]:
 
 
 def introduce_half_a_rank(chief: Chief) -> list[socket.socket]:
-    """A rank whose second connection was refused: it goes, and will come again."""
+    """Introduces a rank whose second connection was refused: it goes, and will come again."""
     connection = chief.connect()
     place = this_rank(RankPlace(1, 2, 1, 2, 0, 1))
     hello = msgspec.msgpack.encode(Hello(place, "half a rank", False))

@@ -320,7 +320,7 @@ def test_a_host_that_dies_is_named_at_once(stage: Stage, cells: Sequence[Cell]) 
 
 
 def is_error(outcome: Outcome, error: str) -> bool:
-    """Or that of a rank which has left because of it: it may come through the node's group, and it tells all."""
+    """Checks that the error is the failed rank's, or comes from a rank that has left because of it and tells all."""
     return outcome.error == error or (outcome.error == "RankFailedError" and f"{error}: " in outcome.text)
 
 

@@ -27,7 +27,7 @@ def core_sdk(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def answer(*arguments: object) -> Any:
-    """What a command says as JSON."""
+    """Returns what a command says as JSON."""
     return json.loads(core_sdk(*arguments, "--json").stdout)
 
 
@@ -47,7 +47,7 @@ def stop_in_epoch(command: list[str], epoch: int, number: int) -> int:
 
 
 def accuracies(output: str) -> list[tuple[float, float]]:
-    """Reached and expected, from each rank that says it."""
+    """Returns the reached and the expected accuracy, from each rank that says it."""
     found = re.findall(r"^\[rank=\d+\] accuracy (\S+) on the test images \(expected: (\S+) or more\)", output, re.M)
     return [(float(reached), float(expected)) for reached, expected in found]
 
@@ -90,7 +90,7 @@ def test_shards_are_read_by_another_number_of_ranks() -> None:
 
 
 def checkpoints() -> list[str]:
-    """The checkpoints of trial 1, newest first."""
+    """Returns the checkpoints of trial 1, newest first."""
     return [checkpoint["storage_id"] for checkpoint in answer("checkpoint", "list", "--trial", 1)]
 
 
@@ -99,6 +99,6 @@ def files(uuid: str) -> list[str]:
 
 
 def resume_on(num_ranks: int) -> list[str]:
-    """The command that goes on with trial 1 on so many ranks."""
+    """Returns the command that goes on with trial 1 on so many ranks."""
     _, _, *command = launch("5_sharded.py", num_ranks, "--epochs", 8)
     return [str(CORE_SDK), "trial", "resume", "1", *command]

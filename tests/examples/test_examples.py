@@ -42,7 +42,7 @@ class Shell:
         return os.environ | {"CORE_SDK_HOME": str(self.home)}
 
     def run(self, *command: object) -> str:
-        """The command's output; it must succeed."""
+        """Returns the command's output; it must succeed."""
         arguments = [str(argument) for argument in command]
         result = subprocess.run(arguments, env=self.variables, capture_output=True, text=True, check=False)
         assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
@@ -149,7 +149,7 @@ def test_the_search_ready_step_trains_as_its_trial_says(undisturbed: dict[str, R
 
 
 def assert_reaches_its_accuracy(output: str) -> None:
-    """The last line states what was reached and what every step promises."""
+    """Checks the last line, which states what was reached and what every step promises."""
     match = re.fullmatch(r"accuracy (.+) on the test images \(expected: 0\.97 or more\)", output.splitlines()[-1])
     assert match and float(match[1]) >= 0.97, output
 

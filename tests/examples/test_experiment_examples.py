@@ -20,7 +20,7 @@ NUM_SLOTS = 2
 
 
 def core_sdk(*arguments: object) -> str:
-    """The command's output; it must succeed. `python3` is the one that runs the tests."""
+    """Returns the command's output; it must succeed. `python3` is the one that runs the tests."""
     command = [str(CORE_SDK), *map(str, arguments)]
     variables = os.environ | {"PATH": f"{CORE_SDK.parent}{os.pathsep}{os.environ['PATH']}"}
     result = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)

@@ -56,7 +56,7 @@ def assert_as_promised(output: str) -> None:
 
 
 def validations(experiment_id: int) -> Validations:
-    """The validations of the experiment's only trial."""
+    """Returns the validations of the experiment's only trial."""
     trials = Tracker().get_experiment(experiment_id).get_trials()
     return [(each.steps_completed, each.metrics) for trial in trials for each in trial.iter_metrics("validation")]
 

@@ -58,7 +58,7 @@ def horovod_wheel(cache: Path, log: IO[str]) -> Path:
 
 
 def _kept(place: Path) -> Path | None:
-    """The wheel, whose name tells the Python and the machine."""
+    """Returns the wheel, whose name tells the Python and the machine."""
     tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
     return next(place.glob(f"horovod-{VERSION}-{tag}-*_{os.uname().machine}.whl"), None)
 
@@ -91,7 +91,7 @@ def _put(wheel: Path, place: Path) -> Path:
 
 
 def _environment(directory: Path, log: IO[str]) -> str:
-    """A Python that finds torch, with the tools of a build that need no network of its own."""
+    """Returns a Python that finds torch, with the tools of a build that need no network of its own."""
     venv.create(directory, symlinks=True, with_pip=False)
     python = str(directory / "bin" / "python")
     own = next(directory.glob("lib/python*/site-packages"))
@@ -103,7 +103,7 @@ def _environment(directory: Path, log: IO[str]) -> str:
 
 
 def _has_cmake(log: IO[str]) -> bool:
-    """Whether the system's own CMake has a suitable version."""
+    """Returns whether the system's own CMake has a suitable version."""
     if shutil.which("cmake") is None:
         return False
     said = subprocess.run(["cmake", "--version"], stdout=subprocess.PIPE, stderr=log, text=True, check=False).stdout
@@ -161,7 +161,7 @@ def _run(
 
 
 def _end_of(command: Sequence[str], output: IO[str], cwd: Path | None, variables: Mapping[str, str]) -> str | None:
-    """How the command failed, or None if it succeeded."""
+    """Returns how the command failed, or None if it succeeded."""
     process = subprocess.Popen(
         command,
         cwd=cwd,

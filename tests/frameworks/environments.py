@@ -31,11 +31,11 @@ class FrameworkEnvironment:
         return (self.directory / STAMP).exists()
 
     def program(self, name: str) -> Path:
-        """Of the framework, or of Core SDK, run by this environment's python."""
+        """Returns a program of the framework or of Core SDK, run by this environment's python."""
         return self.directory / "bin" / name
 
     def variables(self) -> Mapping[str, str]:
-        """For a process of this environment: as a shell that has activated it."""
+        """Returns the variables for a process of this environment: as a shell that has activated it."""
         _remove_stale_locks(self._extensions())
         return {
             # DeepSpeed looks for `ninja` there.
@@ -59,7 +59,7 @@ class FrameworkEnvironment:
         )
 
     def why_missing(self) -> str | None:
-        """The reason to skip a test; None if the environment is there."""
+        """Returns the reason to skip a test; None if the environment is there."""
         if self.is_installed:
             return None
         log = self.directory / "install.log"
@@ -67,12 +67,12 @@ class FrameworkEnvironment:
         return f"{why}; `make test-integrations` installs it"
 
     def _extensions(self) -> Path:
-        """Returns the directory of what DeepSpeed compiles. Another environment would compile it anew for its paths."""
+        """Returns the directory of what DeepSpeed compiles. Another environment would compile its own."""
         return self.directory / "extensions"
 
 
 def _remove_stale_locks(extensions: Path) -> None:
-    """A process that is killed while it loads an extension leaves torch's lock behind, for which all wait for ever."""
+    """Removes locks of torch that processes have left which were killed while they loaded an extension."""
     if locks := {str(lock) for lock in extensions.glob("*/lock")}:
         for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
             with contextlib.suppress(OSError):
@@ -82,11 +82,11 @@ def _remove_stale_locks(extensions: Path) -> None:
 
 
 def environment(name: Framework) -> FrameworkEnvironment:
-    """The framework's environment, which lies beside the tests' own and may not exist."""
+    """Returns the framework's environment, which lies next to the tests' own and may not exist."""
     return FrameworkEnvironment(name, Path(sys.prefix) / name)
 
 
 def cache() -> Path:
-    """The cache of what takes minutes to make, outside of the checkout so that a new one finds it."""
+    """Returns the cache of what takes minutes to make, outside of the checkout so that a new one finds it."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "core-sdk"

@@ -74,7 +74,7 @@ _INSTALLERS: Mapping[Framework, Callable[[FrameworkEnvironment, TextIO], None]] 
 
 
 def _make_layer(directory: Path) -> None:
-    """An environment that finds all packages of this one, torch and pip among them, behind its own."""
+    """Makes an environment that finds all packages of this one, torch and pip among them, behind its own."""
     venv.create(directory, symlinks=True, with_pip=False)
     own = next(directory.glob("lib/python*/site-packages"))
     # Not the bare path, in which the files of editable installs would not be looked for.

@@ -32,7 +32,7 @@ def ask_to_stop(context: core.Context) -> None:
 def compare(name: str, train: Train, stops: Iterable[int | Sequence[int]]) -> None:
     """Raises `AssertionError` for the stops after which a training has other results or reports than undisturbed.
 
-    `name` is that of the configuration. A sequence of stops is one training, which is resumed and stopped again.
+    `name` names the configuration. A sequence of stops is one training, which is resumed and stopped again.
     """
     expected, _ = _run(train, f"{name} undisturbed", [])
     differences, num_stopped = [], 0

@@ -141,7 +141,7 @@ def end(
 
 
 def copies() -> list[str]:
-    """The names of the files of which the home has copies, from old to new."""
+    """Returns the names of the files of which the home has copies, from old to new."""
     stored = sorted(client.get_trial(1).list_checkpoints(), key=lambda each: each.metadata["steps_completed"])
     return [Path(each.metadata["copy_of"]).name for each in stored]
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(600)
 def train(
     environment: FrameworkEnvironment, directory: Path, job: str, *, stop_after: int, num_ranks: int, stage: object
 ) -> list[dict[str, Any]]:
-    """What each rank has written down."""
+    """Trains, and returns what each rank has written down."""
     launcher = ["-m", "launch.deepspeed", f"--num_gpus={num_ranks}", "--"] if num_ranks > 1 else []
     arguments = [job, str(stop_after), str(stage), str(directory)]
     done = subprocess.run(

@@ -64,7 +64,7 @@ class Training:
         )
 
     def run_until(self, begin: str, then: Callable[[], object], command: list[str]) -> int:
-        """Does something when the output has such a line; the exit status."""
+        """Does something when the output has such a line, and returns the exit status."""
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | self.variables) as process:
             assert process.stdout is not None
             for line in process.stdout:

@@ -252,7 +252,7 @@ def test_a_killed_rank_is_named_and_takes_all_with_it(start: Launches, folder: P
 
 
 def stopped(launch: HorovodLaunch) -> list[str]:
-    """At which steps its ranks stopped when they were asked to."""
+    """Returns the steps at which its ranks stopped when they were asked to."""
     launch.read_until("[rank=0] trains", "[rank=1] trains")
     launch.process.send_signal(signal.SIGTERM)
     ended = launch.wait()
@@ -282,7 +282,7 @@ def test_a_resume_goes_on_from_the_stop(start: Launches) -> None:
 
 
 def test_ranks_are_started_again_with_a_server_of_their_own(start: Launches, folder: Path) -> None:
-    """Restarted ranks get a new rendezvous server, and that of the first start is gone."""
+    """Restarted ranks get a new rendezvous server, and the first start's is gone."""
     die = """
         port = os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"]
         if attempt == 0:

@@ -75,7 +75,7 @@ class Training:
         return json.loads(self.core_sdk(*arguments, "--json").stdout)
 
     def ranks(self) -> list[psutil.Process]:
-        """The Python processes that train, in the order of their ranks."""
+        """Returns the Python processes that train, in the order of their ranks."""
         found = []
         for each in psutil.process_iter(["cmdline"]):
             if str(self.script) in (each.info["cmdline"] or [])[:3]:

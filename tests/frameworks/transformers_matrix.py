@@ -18,7 +18,7 @@ from core_sdk.integrations.transformers import CoreSDKCallback
 NUM_STEPS = 12
 BEST = {"load_best_model_at_end": True, "metric_for_best_model": "loss"}
 SHAPES: dict[str, dict[str, Any]] = {
-    # Early stopping ends it at step 8; the best model is that of step 4.
+    # Early stopping ends it at step 8; the best model comes from step 4.
     "epochs": {"eval_strategy": "epoch", "save_strategy": "epoch", "lr_scheduler_type": "cosine", **BEST},
     # It is stopped in the middle of an accumulation.
     "accumulation": {

@@ -96,7 +96,7 @@ def test_two_ranks_of_nccl_share_a_gpu(launch: Launch) -> None:
     assert steps_of(1) == {1: 3.0, 2: 6.0}
 
 
-# The process group is that of Gloo, since NCCL takes one rank per GPU.
+# The process group uses Gloo, since NCCL takes one rank per GPU.
 SHARDED = """
     import os
     import torch

@@ -25,7 +25,7 @@ CORE_SDK = [sys.executable, "-m", "core_sdk._interfaces.cli"]
 
 
 def uuid() -> str:
-    """The first GPU's name, as CUDA and NVML write it."""
+    """Returns the first GPU's name, as CUDA and NVML write it."""
     return f"GPU-{torch.cuda.get_device_properties(0).uuid}"
 
 
@@ -110,7 +110,7 @@ def test_the_record_of_an_attempt_names_the_gpu(run_script: Callable[..., tuple[
 
 
 def experiment(directory: Path, slots_per_trial: int) -> Path:
-    """A configuration whose trial reports which GPUs it sees."""
+    """Returns a configuration whose trial reports which GPUs it sees."""
     code = directory / "code"
     code.mkdir()
     (code / "train.py").write_text(

@@ -32,7 +32,7 @@ def context(tmp_path: Path) -> Iterator[core.Context]:
 
 
 def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
-    """A model in bfloat16, with tied weights, and an optimizer that has made a step."""
+    """Returns a model in bfloat16, with tied weights, and an optimizer that has made a step."""
     model = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 64)).to("cuda", torch.bfloat16)
     model.append(nn.Linear(64, 64, device="cuda", dtype=torch.bfloat16))
     model[3].weight = model[2].weight

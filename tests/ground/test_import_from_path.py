@@ -1,4 +1,4 @@
-"""Code that was kept with a checkpoint is imported beside the code that is running."""
+"""Code that was kept with a checkpoint is imported next to the code that is running."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def reasons(home: Home) -> dict[str, str]:
 
 
 def trial_with(home: Home, *storage_ids: str) -> TrialFolder:
-    """A trial that has ended, and stored these checkpoints at steps 10, 20, …"""
+    """Returns a trial that has ended, and stored these checkpoints at steps 10, 20, …"""
     folder = new_trial(home)
     training = new_attempt(folder)
     for number, storage_id in enumerate(storage_ids, start=1):
@@ -132,7 +132,7 @@ def test_without_a_policy_everything_is_kept(home: Home, folder: TrialFolder) ->
 
 
 def test_numbers_given_now_stand_above_those_recorded(home: Home, folder: TrialFolder) -> None:
-    """Numbers in the request override those of the recorded policy."""
+    """Numbers in the request override the recorded policy's."""
     with home.experiment(1).edit() as record:
         record.retention = RetentionPolicy(save_trial_best=0, save_trial_latest=1)
 
@@ -250,7 +250,7 @@ def test_an_attempt_can_collect_at_its_own_end(home: Home, folder: TrialFolder) 
 
 
 def test_the_newest_good_checkpoint_of_a_trial_always_stays(home: Home, folder: TrialFolder) -> None:
-    """The policy's latest is damaged: the newest that can be read stays beside it."""
+    """The policy's latest is damaged: the newest that can be read stays, too."""
     damage(home, "c")
 
     found = reasons(home)
@@ -272,7 +272,7 @@ def test_a_policy_that_keeps_nothing_leaves_the_newest_good_one(home: Home, fold
 
 
 def test_where_no_checkpoint_of_a_trial_is_good_none_is_deleted(home: Home, folder: TrialFolder) -> None:
-    """If no checkpoint of a trial is good, none of its checkpoints is deleted, but those of others are."""
+    """If no checkpoint of a trial is good, none of its checkpoints is deleted, but other trials' are."""
     for storage_id in ("a", "b", "c"):
         damage(home, storage_id)
     trial_with(home, "d", "e")

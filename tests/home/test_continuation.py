@@ -28,7 +28,7 @@ def folder(home: Home) -> TrialFolder:
 
 
 def chosen(folder: TrialFolder) -> tuple[str | None, int, list[str]]:
-    """The chosen checkpoint, the trial's steps at it, and the skipped ones."""
+    """Returns the chosen checkpoint, the trial's steps at it, and the skipped ones."""
     continuation = newest_good_checkpoint(folder)
     checkpoint = continuation.checkpoint
     skipped = [skipped.storage_id for skipped in continuation.skipped]

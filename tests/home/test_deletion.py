@@ -111,7 +111,7 @@ def test_a_trial_that_is_being_started_is_not_deleted(folder: TrialFolder) -> No
 
 
 def test_an_experiment_is_deleted_with_its_trials_only(home: Home, folder: TrialFolder) -> None:
-    """Deleting an experiment deletes its trials and keeps those of other experiments."""
+    """Deleting an experiment deletes its trials and keeps other experiments'."""
     other = new_trial(home, experiment="letters")
 
     delete_experiment(home, folder.read_record().experiment_id)

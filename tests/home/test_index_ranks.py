@@ -1,4 +1,4 @@
-"""Beside the chief's journal, the index reads what other ranks keep: reports, progress, and their nodes' figures."""
+"""Besides the chief's journal, the index reads what other ranks keep: reports, progress, and their nodes' figures."""
 
 from __future__ import annotations
 

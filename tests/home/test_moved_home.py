@@ -1,4 +1,4 @@
-"""A home may be moved and copied: a moved one keeps its checkpoints, and a copy leaves those of its original alone."""
+"""A home may be moved and copied: a moved one keeps its checkpoints, and a copy leaves its original's alone."""
 
 from __future__ import annotations
 

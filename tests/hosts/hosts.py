@@ -63,7 +63,7 @@ class Host:
         cwd: str | os.PathLike[str] | None = None,
         **keywords: Any,
     ) -> subprocess.Popen[Any]:
-        """A process on this host, whose parent is here: `Popen`'s `pid`, signals and exit status are its own."""
+        """Starts a process on this host, whose parent is here: `Popen`'s `pid`, signals and exit status are its own."""
         entering = self._init.entering(os.fspath(cwd or Path.cwd()))
         with process_ids_of(self.pid):
             process = subprocess.Popen([*entering, *argv], env=env, **keywords)
@@ -71,18 +71,18 @@ class Host:
         return process
 
     def run(self, argv: Sequence[str | os.PathLike[str]], **keywords: Any) -> subprocess.CompletedProcess[str]:
-        """A command on this host to its end, which must be a success."""
+        """Runs a command on this host to its end, which must be a success."""
         process = self.start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **keywords)
         output, errors = process.communicate(timeout=60)
         assert process.returncode == 0, f"{argv} on {self.name}: {process.returncode}\n{output}\n{errors}"
         return subprocess.CompletedProcess(process.args, 0, output, errors)
 
     def bind(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-        """This file or folder is seen at the place of that one (which must be there), on this host only."""
+        """Shows this file or folder in the place of another one, which must exist, on this host only."""
         self.run(["mount", "--bind", source, target])
 
     def kill(self) -> None:
-        """The host dies with all its processes.
+        """Kills the host with all its processes.
 
         The kernel still closes their connections, so that the others hear of it. Where the power goes nobody hears
         anything: for that, cut the cable first.
@@ -98,7 +98,7 @@ class Host:
         wait_for(lambda: not self.living())
 
     def living(self) -> list[int]:
-        """The processes on it, but for process 1, that have not ended."""
+        """Returns the processes on it, but for process 1, that have not ended."""
         return [pid for pid in processes_in(self._init.process_ids) if pid != self.pid]
 
     def cut(self) -> None:
@@ -106,7 +106,7 @@ class Host:
         self._switch.run(["ip", "link", "set", self._port, "down"])
 
     def mend(self) -> None:
-        """Its cable is whole again."""
+        """Makes its cable whole again."""
         self._switch.run(["ip", "link", "set", self._port, "up"])
 
     def lose(self, percent: float) -> None:
@@ -117,7 +117,7 @@ class Host:
             self._init.run(["iptables", "--wait", "-A", "INPUT", "-i", "eth0", *chance, "-j", "DROP"])
 
     def _plug_in(self) -> None:
-        """The cable to the switch, at once; its hosts' names lie in their own /etc/hosts."""
+        """Plugs in the cable to the switch, at once; its hosts' names lie in their own /etc/hosts."""
         self._switch.run(["ip", "link", "add", self._port, "type", "veth", "peer", "eth0", "netns", str(self.pid)])
 
     def _set_up(self) -> None:
@@ -197,7 +197,7 @@ class _Init:
         return self._process.pid
 
     def entering(self, folder: str) -> list[str]:
-        """The start of an argv: all its namespaces but the PIDs', which are for the children of who enters them."""
+        """Returns the start of an argv that enters all its namespaces but the PIDs', which only children enter."""
         return ["nsenter", "--target", str(self.pid), "--net", "--uts", "--mount", f"--wd={folder}", "--"]
 
     def run(self, argv: Sequence[str]) -> None:
@@ -209,7 +209,7 @@ class _Init:
         self._process.kill()
 
     def end(self) -> None:
-        """The kernel keeps it until the parents of all its processes have looked at them."""
+        """Kills the host. The kernel keeps it until the parents of all its processes have looked at them."""
         self.kill()
         self._process.communicate(timeout=60)
 

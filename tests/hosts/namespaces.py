@@ -18,7 +18,7 @@ _WHERE_ONE_IS = {"net": CLONE_NEWNET, "uts": CLONE_NEWUTS, "mnt": CLONE_NEWNS}
 
 @contextlib.contextmanager
 def new_process_ids_for_children() -> Iterator[None]:
-    """The first child that is started inside is process 1 of a new PID namespace: when it dies, all there die."""
+    """Makes the next child process 1 of a new PID namespace: when it dies, all processes in it die."""
     with _process_ids_given_back():
         _check(ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWPID))
         yield
@@ -26,7 +26,7 @@ def new_process_ids_for_children() -> Iterator[None]:
 
 @contextlib.contextmanager
 def process_ids_of(pid: int) -> Iterator[None]:
-    """Children that are started inside are in the PID namespace of this process, and still children of ours.
+    """Puts children that are started inside into this process's PID namespace. They stay our children.
 
     `nsenter --pid` would stand between them and us: no signal, and no exit by a signal, passes through it.
     """
@@ -36,12 +36,12 @@ def process_ids_of(pid: int) -> Iterator[None]:
 
 
 def process_ids(pid: int) -> str:
-    """The name of its PID namespace."""
+    """Returns the name of its PID namespace."""
     return str(Path(f"/proc/{pid}/ns/pid").readlink())
 
 
 def processes_in(namespace: str) -> list[int]:
-    """The processes of this PID namespace that have not ended."""
+    """Returns the processes of this PID namespace that have not ended."""
     everybody = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return [pid for pid in everybody if _lives_in(pid, namespace)]
 
@@ -55,7 +55,7 @@ def _lives_in(pid: int, namespace: str) -> bool:
 
 
 def enter_host_of(pid: int) -> None:
-    """This process, of one thread, goes on where that one is: its network, name and mounts; not its PID namespace."""
+    """Moves this process, of one thread, into another one's network, name and mounts, but not its PID namespace."""
     folder = Path.cwd()
     descriptors = {kind: os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name, kind in _WHERE_ONE_IS.items()}
     for kind, descriptor in descriptors.items():

@@ -43,7 +43,7 @@ def echo_on(host: Host) -> subprocess.Popen[str]:
 
 
 def is_reached(host: Host, other: Host) -> bool:
-    """Whether one host reaches the other within half a second."""
+    """Returns whether one host reaches the other within half a second."""
     probe = [sys.executable, "-c", "import socket, sys; socket.create_connection((sys.argv[1], 5000), 0.5).close()"]
     return host.start([*probe, other.name], stderr=subprocess.DEVNULL).wait() == 0
 
@@ -163,7 +163,7 @@ def test_a_lossy_host_loses_about_this_part_of_what_comes() -> None:
 
 
 def num_received(hosts: HostGroup) -> int:
-    """How many of 500 packets from the first host arrive at the second."""
+    """Returns how many of 500 packets from the first host arrive at the second."""
     receiver = hosts[1].start([sys.executable, "-c", RECEIVE], stdout=subprocess.PIPE, text=True)
     assert receiver.stdout is not None
     assert receiver.stdout.readline() == "listens\n"

@@ -56,7 +56,7 @@ class WriterProcess:
 
 
 def open_bucket_storage(url: str, temp_dir: Path, variables: Mapping[str, str]) -> BucketStorage:
-    """In a process of its own, whose environment it changes."""
+    """Opens it in a process of its own, whose environment it changes."""
     os.environ.update(variables)
     return BucketStorage(bucket_at(url), temp_dir=temp_dir, limits=LIMITS)
 

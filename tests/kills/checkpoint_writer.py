@@ -50,7 +50,7 @@ def _checkpoint_ids(root: Path) -> list[str]:
 
 
 def check_what_is_left(root: Path, was_committed: bool) -> list[str]:
-    """The visible checkpoints, each of them whole; at least one if ever one was committed. Sweeps."""
+    """Returns the visible checkpoints, after a check that each is whole, and one is left if any was committed."""
     storage = DirectoryStorage(root)
     visible = _checkpoint_ids(root)
     for storage_id in visible:

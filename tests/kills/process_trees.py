@@ -94,7 +94,7 @@ class ProcessTree:
         return process
 
     def roles(self) -> dict[str, int]:
-        """The living processes by what they are; those of one role are numbered in the order of their pids."""
+        """Returns the living processes by what they are; processes of one role are numbered by their pids."""
         found: dict[str, int] = {}
         for process in sorted(self.living(), key=lambda process: process.pid):
             with contextlib.suppress(psutil.Error):

@@ -60,7 +60,7 @@ class RankProcess:
         self._process.kill()
 
     def wait(self) -> tuple[int | None, list[str]]:
-        """Its exit status, None if it hangs, and all that it has said."""
+        """Returns its exit status, which is None if it hangs, and all that it has said."""
         said = []
         with contextlib.suppress(EOFError):
             while self.storage_ids.poll(TIMEOUT_S):

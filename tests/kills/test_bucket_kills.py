@@ -87,7 +87,7 @@ def check_what_is_left(bucket: Bucket, temp_dir: Path, newest: str) -> bool:
 
 
 def stray_objects(storage: BucketStorage, bucket: Bucket) -> list[str]:
-    """The objects that belong to no listed checkpoint."""
+    """Returns the objects that belong to no listed checkpoint."""
     expected = {".leases/clock"}
     for storage_id in checkpoint_ids(storage):
         expected |= {f"{storage_id}/{name}" for name in [".manifest.json", *storage.manifest(storage_id).files]}

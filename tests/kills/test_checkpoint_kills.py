@@ -76,7 +76,7 @@ def killing_strace(root: Path, call: str, when: int) -> list[str]:
 
 
 def test_leftovers_of_the_living_are_left_alone(tmp_path: Path) -> None:
-    """A sweep beside two writers at work takes nothing from either; their next checkpoints are whole."""
+    """A sweep while two writers work takes nothing from either; their next checkpoints are whole."""
     writers = [start_writer(tmp_path), start_writer(tmp_path)]
     storage = DirectoryStorage(tmp_path)
     num_swept = 0

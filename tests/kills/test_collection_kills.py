@@ -45,7 +45,7 @@ def url(
 
 
 def fill(home: Home, storage: Storage, steps: int) -> None:
-    """Ended trials, each with checkpoints of which the newest is to be kept, and one pinned."""
+    """Makes ended trials, each with checkpoints of which the newest is to be kept, and one pinned."""
     for _ in range(NUM_TRIALS):
         training = new_attempt(new_trial(home))
         ids = [f"{training.folder.trial_id}-{index}-{steps}" for index in range(NUM_CHECKPOINTS)]
@@ -124,7 +124,7 @@ def _await(path: Path) -> None:
 
 
 def _duration_s(home: Home) -> float:
-    """How long a collection takes here that nobody kills."""
+    """Returns the duration of a collection that nobody kills, on this machine."""
     process = start_collection(home)
     _await(home.root / "collecting")
     began_at = time.monotonic()

@@ -150,7 +150,7 @@ class Stage:
         )
 
     def calls(self) -> list[Call]:
-        """Those that change something in the home."""
+        """Returns the system calls that change something in the home."""
         self.run("-e", f"trace={','.join(CALLS)}")
         counts: Counter[tuple[str, str]] = Counter()
         found: dict[Call, None] = {}

@@ -47,7 +47,7 @@ def _start_workers(home: Home, tree: ProcessTree, stage: str) -> None:
 
 
 def _start_nodes(home: Home, tree: ProcessTree, stage: str) -> None:
-    """Two launchers under one agent, as two nodes that meet on this host."""
+    """Starts two launchers under one agent, as two nodes that meet on this host."""
     (tree.directory / "train.py").write_text(SCRIPT)
     options = "--nnodes=2 --nproc-per-node=1 --master-addr=127.0.0.1 --master-port=$PORT"
     launch = f"{' '.join(TORCH)} {options} --node-rank=%d -- {tree.directory}/train.py {stage}"

@@ -19,7 +19,7 @@ KILLED = -9
 
 
 def new_attempt(folder: Path) -> Path:
-    """A folder for the ranks of one attempt, all attempts on one storage."""
+    """Returns a folder for the ranks of one attempt, all attempts on one storage."""
     attempt = folder / "attempt"
     shutil.rmtree(attempt, ignore_errors=True)
     (folder / "checkpoints").mkdir(exist_ok=True)

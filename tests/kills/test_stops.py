@@ -12,7 +12,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def stop_trainings(num_stops: int, seed: int) -> str:
-    """What the benchmark counted; it exits with 1 if too few were kept, which here is any."""
+    """Runs the benchmark and returns its counts. It exits with 1 if any stop was not kept."""
     command = [sys.executable, str(BENCHMARKS / "stops.py"), "--stops", str(num_stops), "--seed", str(seed)]
     finished = subprocess.run(command, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stdout + finished.stderr

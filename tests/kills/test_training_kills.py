@@ -13,7 +13,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def kill_trainings(num_kills: int) -> str:
-    """What the benchmark counted; it exits with 1 for a single lost report or incomplete checkpoint."""
+    """Runs the benchmark and returns its counts. It exits with 1 for one lost report or incomplete checkpoint."""
     command = [sys.executable, str(BENCHMARKS / "kills.py"), "--kills", str(num_kills)]
     finished = subprocess.run(command, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -89,7 +89,7 @@ def read_acknowledged(path: Path) -> dict[str, list[Report]]:
 
 
 def visible(reports: list[Report], resumed: dict[int, int]) -> dict[int, int]:
-    """The value at each step that the rule shows: that of the newest attempt that no later one has superseded there."""
+    """Returns the value at each step of the newest attempt that no later one has superseded there."""
     kept = [one for one in reports if all(one[1] <= steps for later, steps in resumed.items() if later > one[0])]
     return {step: value for _, step, value in sorted(kept, key=lambda one: (one[0], one[2]))}
 

@@ -18,7 +18,7 @@ distributed = core.DistributedContext.from_torch_distributed()
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_leaves_its_context_with_a_status_gives_it(rank: int, run_launch: RunLaunch) -> None:
-    """The exit code is that of the rank that left its Context with a status, not that of its peer."""
+    """The exit code is the status with which a rank left its Context, not its peer's."""
     ended = run_launch(
         _PROLOGUE
         + f"""

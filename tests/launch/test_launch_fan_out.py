@@ -113,7 +113,7 @@ def test_ssh_asks_nobody_and_trusts_only_known_hosts() -> None:
 
 
 def test_variables_pass_by_an_allow_list() -> None:
-    """Only allowed variables and those that the user names are passed; those of this host never are."""
+    """Only allowed variables and the ones that the user names are passed; this host's own never are."""
     passed = {
         "PATH": "/bin",
         "LANG": "C",

@@ -192,7 +192,7 @@ def test_processes_in_sessions_of_their_own_end_with_a_launch_that_fails(
 
 
 def _guardians(private_tmp: Path) -> list[int]:
-    """The guardians of launches whose directories are there, by their arguments."""
+    """Returns the running guardians of launches whose directories exist, by their arguments."""
     import psutil
 
     processes = psutil.process_iter(["cmdline"])

@@ -30,7 +30,7 @@ def test_a_restart_is_told_and_begins_afresh(run_launch: RunLaunch) -> None:
 
 
 def test_the_last_restart_gives_the_code(run_launch: RunLaunch) -> None:
-    """The exit code is that of the last attempt, and earlier failures are announced."""
+    """The exit code is the last attempt's, and earlier failures are announced."""
     ended = run_launch(_PROLOGUE + "sys.exit(10 + attempt if rank == 0 else 0)", overrides=["--max-restarts=2"])
 
     assert (ended.failure.rank, ended.code) == (0, 12)

@@ -18,7 +18,7 @@ _SOURCE = """
 
 
 def _files(logs: Path) -> dict[str, str]:
-    """The content of each log, by its path within the directory of the attempt."""
+    """Returns the content of each log, by its path within the directory of the attempt."""
     (attempt,) = logs.glob("*/attempt_0")
     return {str(path.relative_to(attempt)): path.read_text() for path in attempt.rglob("*.log")}
 

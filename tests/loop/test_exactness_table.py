@@ -84,7 +84,7 @@ def hugging_face(kind: str, **arguments: Any) -> Any:
 
 
 def grain_range() -> Any:
-    """A dataset of Grain that is shuffled, in each round anew."""
+    """Returns a dataset of Grain that is shuffled again in each round."""
     return importlib.import_module("grain").MapDataset.range(SIZE).seed(1).shuffle()
 
 
@@ -193,7 +193,7 @@ def plain(batch: Any) -> list[Any]:
 
 
 def train(loader: loop.ResumableLoader, until: int | None = None, *, num_epochs: int = 3) -> list[Any]:
-    """The usual loop: returns the epoch and the samples of each batch, and stops after the batch of this number."""
+    """Runs the usual loop up to the batch of this number, and returns the epoch and the samples of each batch."""
     seen = []
     for epoch in range(loader.epoch, num_epochs):
         for batch in loader:
@@ -300,7 +300,7 @@ def test_an_iterator_of_grain_is_refused_with_what_to_register() -> None:
 
 @needs("grain")
 def test_another_number_of_grains_workers_is_named(tmp_path: Path) -> None:
-    """A state that Grain refuses, as that of another number of workers, gets a note that says what must be alike."""
+    """A state that Grain refuses, as for another number of workers, gets a note that says what must be alike."""
     place = Place(tmp_path)
     resumed = place.resumable(grain_loader(replace(place, num_workers=1)))
     before = place.resumable(grain_loader(place))

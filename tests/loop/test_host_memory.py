@@ -40,7 +40,7 @@ def assert_same(found: Any, expected: Any) -> None:
 
 
 def trained() -> dict[str, Any]:
-    """The state of a model and an optimizer, with views, tied weights and unusual tensors."""
+    """Returns the state of a model and an optimizer, with views, tied weights and unusual tensors."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 4))
     model.append(torch.nn.Linear(4, 4))
     model[3].weight = model[2].weight

@@ -18,7 +18,7 @@ from core_sdk.loop import _rng as rng
 
 
 def nodes(sampler: Any, *, is_drawn_from: bool = False) -> Any:
-    """A loader of torchdata's nodes. It has no threads if it is drawn from, since their draws are not kept."""
+    """Returns a loader of torchdata's nodes. It has no threads if it is drawn from, since their draws are not kept."""
     library: Any = pytest.importorskip("torchdata.nodes")
     if is_drawn_from:
         mapped = library.Mapper(library.SamplerWrapper(sampler), lambda index: index + random.random())
@@ -56,7 +56,7 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "loader with state": lambda: stateful(0),
     "loader with state and workers": lambda: stateful(2),
     "nodes": lambda: nodes(DistributedSampler(range(14), 1, 0)),  # type: ignore[arg-type]
-    "loader with state and a worker of a dataset that begins anew": lambda: stateful(1, Drifting(13)),
+    "loader with state and a worker of a dataset that begins again": lambda: stateful(1, Drifting(13)),
     "nodes with a stateful sampler": lambda: nodes(stateful_sampler(14)),
     **{
         f"several nodes until {criterion}, with {'stateful' if is_stateful else 'plain'} samplers": partial(

@@ -123,7 +123,7 @@ def test_weights_without_replacement() -> None:
 
 
 def test_a_small_weight_beside_a_huge_one_is_not_forgotten() -> None:
-    """A small weight beside a huge one is drawn, and a weight of 0 is not."""
+    """A small weight next to a huge one is drawn, and a weight of 0 is not."""
     order = Weighted(torch.tensor([1e17, 0.0, 1.0], dtype=torch.float64), 2, 1, replacement=False)
 
     assert epoch_of(order) == [0, 2]

@@ -208,7 +208,7 @@ def test_a_resume_at_any_batch_gives_the_same_samples(kind: str) -> None:
 def global_batches(
     num_ranks: int, count: int, last_batch: LastBatch, state: dict[str, Any] | None = None
 ) -> tuple[Batches, list[dict[str, Any]]]:
-    """The batches of all ranks together, of 12 samples, and the state after each."""
+    """Returns the batches of all ranks together, of 12 samples, and the state after each."""
     parts = []
     for rank in range(num_ranks):
         loader = loop.resumable(augmented(12 // num_ranks), last_batch=last_batch, distributed=ranked(rank, num_ranks))
@@ -756,7 +756,7 @@ class Unstable(ByEpoch):
 
 
 def test_epochs_may_have_other_numbers_of_batches() -> None:
-    """Epochs may have different numbers of batches; len() is that of the current one, and all ranks end it alike."""
+    """Epochs may have different numbers of batches; len() is the current one's, and all ranks end it alike."""
     whole = loop.resumable(DataLoader(Augmented(22), batch_sampler=Budget()))
     epochs = [(len(whole), [plain(batch) for batch in whole]) for _ in range(6)]
 

@@ -64,7 +64,7 @@ def global_batches(
     num_workers: int = 0,
     last_batch: LastBatch = "keep",
 ) -> tuple[list[Batch], list[dict[str, Any]]]:
-    """The batches of all ranks together, of 6 samples, and the state before each of them and after the last one."""
+    """Returns the batches of all ranks together, of 6 samples, and the state before each and after the last one."""
     parts: list[list[Batch]] = []
     for rank in range(num_ranks):
         loader = loop.resumable(

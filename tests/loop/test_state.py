@@ -200,7 +200,7 @@ def test_a_value_that_cannot_be_kept_is_refused_before_a_background_save_begins(
 
 
 def test_another_trial_has_the_weights_and_begins_all_else_anew(core_context: Context) -> None:
-    """Another trial gets the weights, and everything else begins anew."""
+    """Another trial gets the weights, and everything else begins from nothing."""
     training = Training()
     next(training.loader.stream())
     training.steps(3)

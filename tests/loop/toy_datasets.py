@@ -42,7 +42,7 @@ class RarelyAugmented(Augmented):
 
 
 class LateAugmented(Augmented):
-    """Every sample draws from torch's generator, and only the last ones from those of NumPy and of Python."""
+    """Every sample draws from torch's generator, and only the last ones from NumPy's and Python's generators."""
 
     def __getitem__(self, index: int) -> Drawn:
         late = self._size - index

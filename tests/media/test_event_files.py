@@ -25,7 +25,7 @@ from core_sdk.errors import RecordDamagedError
 
 
 def write_all(directory: Path, *, step: int = 7) -> None:
-    """An event of each kind that has a form as a file, among others that have none."""
+    """Writes an event of each kind that has a form as a file, among others that have none."""
     with SummaryWriter(str(directory)) as writer:
         writer.add_scalar("loss", 0.5, step)
         writer.add_image("samples/cat", torch.rand(3, 8, 16), step)

@@ -32,7 +32,7 @@ def opened(image: media.Image) -> PIL.Image.Image:
 
 
 def shown(image: media.Image) -> list[list[Any]]:
-    """The pixels of an image, as a browser would show them."""
+    """Returns the pixels of an image, as a browser would show them."""
     pixels: list[list[Any]] = np.asarray(opened(image)).tolist()
     return pixels
 
@@ -189,7 +189,7 @@ def test_a_confusion_matrix_counts_or_is_given() -> None:
 
 
 def test_figures_of_matplotlib_and_plotly_are_drawn() -> None:
-    """Figures of Matplotlib become images, and those of Plotly become self-contained HTML."""
+    """Figures of Matplotlib become images, and Plotly's figures become self-contained HTML."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots()

@@ -43,7 +43,7 @@ def reported(**filters: Any) -> list[tuple[str, str, int | None]]:
 
 
 def test_media_are_values_of_any_group_in_lists_and_mappings(home: Home) -> None:
-    """Media in lists and mappings of any group are read back under their paths, beside the numbers."""
+    """Media in lists and mappings of any group are read back under their paths, with the numbers."""
     with core.init() as context:
         context.train.report_metrics("validation", 5, {"loss": 0.5, "samples": [image(1), image(2)]})
         context.train.report_metrics("own", 5, {"all": {"cat": image(3), "n": 3, "words": [media.Text("hi"), None]}})

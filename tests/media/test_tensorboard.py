@@ -68,7 +68,7 @@ def write(journal: JournalWriter, directory: Path) -> None:
 
 
 def curves(directory: Path) -> dict[str, Curve]:
-    """As TensorBoard sees them."""
+    """Returns the curves as TensorBoard sees them."""
     accumulator = EventAccumulator(str(directory), size_guidance={"scalars": 0})
     accumulator.Reload()
     return {
@@ -192,7 +192,7 @@ def test_damaged_lines_cost_only_themselves(journal: JournalWriter, directory: P
 
 
 def test_event_files_follow_the_journals(folder: Path, directory: Path) -> None:
-    """Event files are extended with new reports and attempts, and begin anew with another command."""
+    """Event files are extended with new reports and attempts, and begin again with another command."""
     first = open_journal(folder)
     followed = ReportedEvents(TrialFolder(folder.parents[1], 7), directory)
     seen = []

@@ -59,7 +59,7 @@ class NodeLaunch:
         self._process.kill()
 
     def wait(self, timeout_s: float = TIMEOUT_S) -> int:
-        """The exit status of the launcher, or -N for death by signal N."""
+        """Returns the exit status of the launcher, or -N for death by signal N."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -75,12 +75,12 @@ def launcher_argv(options: Sequence[str], step_s: float = 0.05) -> list[str]:
 
 
 def fixed(num_nodes: int, node_rank: int, *options: str) -> list[str]:
-    """torchrun's options for a training on these hosts, or none."""
+    """Returns torchrun's options for a training on these hosts, or none."""
     return [f"--nnodes={num_nodes}", f"--node-rank={node_rank}", "--master-addr=10.77.0.1", *options]
 
 
 def elastic(num_nodes: str, *, meeting_host: Host) -> list[str]:
-    """torchrun's options for a training on whichever hosts there are, between two numbers."""
+    """Returns torchrun's options for a training on any number of hosts between two numbers."""
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint={meeting_host.address}:29400", "--rdzv-id=elastic"]
     return [f"--nnodes={num_nodes}", *meeting, "--rdzv-conf=last_call_timeout=2", "--max-restarts=3"]
 
@@ -93,7 +93,7 @@ def start_fixed(hosts: HostGroup, folder: Path, *options: str) -> list[NodeLaunc
 
 
 def assert_counted_once(trial: Trial, num_attempts: int) -> None:
-    """Each step and each epoch's end is visible once, and each epoch has had every sample once."""
+    """Checks that each step and each epoch's end is visible once, and that each epoch has had every sample once."""
     trained, validated = (list(trial.iter_metrics(group)) for group in ("training", "validation"))
     steps = [report.steps_completed for report in trained]
     assert steps == list(range(1, len(steps) + 1))

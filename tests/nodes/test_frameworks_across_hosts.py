@@ -47,7 +47,7 @@ class Cluster:
     folder: Path
 
     def start(self, framework: str, argv: Sequence[object], node: int = 0, **variables: str) -> NodeLaunch:
-        """In the framework's environment, from which the launchers pass on what its ranks need."""
+        """Starts it in the framework's environment, from which the launchers pass on what its ranks need."""
         ours = {**training(framework).variables, **variables}
         ours["PATH"] = f"{self.network.folder / 'bin'}:{ours.get('PATH', self.network.variables['PATH'])}"
         return NodeLaunch(self.hosts[node], self.folder, list(map(str, argv)), **ours)

@@ -21,7 +21,7 @@ type Part = string | number;
 /** An address, and what the server answers there. */
 export type Address<Answer> = string & { readonly answer: Answer };
 
-/** Those of the routes whose path it is. */
+/** The answers of the routes whose path it is. */
 export type RouteAt<Routes extends Route, Path> =
   Routes extends unknown ? (Path extends Routes["path"] ? Routes : never) : never;
 /** Settings of an address are text, and those that are empty are left out. */

@@ -215,7 +215,7 @@ test("an area whose lower end has no logarithm goes down to the end of the axis"
   );
 });
 
-test("a place is that of the nearest point of any curve that counts", () => {
+test("a place belongs to the nearest point of any curve that counts", () => {
   const [often, seldom] = [traceWith([1, 1], { x: [0, 100] }), traceWith([1, 1], { x: [0, 40] })];
 
   assert.deepEqual(

@@ -231,7 +231,7 @@ const answer = {
   num_left_out: 0,
 };
 
-test("the metrics of one trial have colours of their own, and those of several trials the trial's", () => {
+test("the metrics of one trial have colours of their own, and of several trials the trial's", () => {
   const options = { names: ["training.loss", "training.lr"], axis: "time", hasAllRanks: false };
 
   const own = curvesOf({ ...subject, label: "" }, answer, { ...options, look: null });

@@ -95,7 +95,7 @@ def test_hooks_get_metrics() -> None:
 
 
 def test_hooks_are_told_how_far_the_training_is() -> None:
-    """Hooks see batches and epochs beside the metrics, and metrics that they add to a validation are reported."""
+    """Hooks see batches and epochs with the metrics, and metrics that they add to a validation are reported."""
     seen: list[dict[str, Any]] = []
 
     class Watching(PyTorchCallback):

@@ -122,7 +122,7 @@ def test_what_cannot_be_moved_is_warned_of_once_per_type(caplog: pytest.LogCaptu
     [torch.ones(3, 2), np.ones((3, 2)), [torch.ones(3), torch.ones(1)], {"x": (torch.ones(3),)}, (np.ones(3),)],
 )
 def test_the_length_of_a_batch_is_that_of_its_first_tensor(batch: Any) -> None:
-    """The length of a batch is that of its first tensor, at any depth."""
+    """The length of a batch is its first tensor's, at any depth."""
     assert pytorch.data_length(batch) == 3
 
 

@@ -1,4 +1,4 @@
-"""However a Trial is stopped, killed, resumed, continued or searched, its batches are those of an undisturbed one."""
+"""However a Trial is stopped, killed, resumed, continued or searched, its batches equal an undisturbed one's."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def master(home: Home) -> Iterator[None]:
 
 
 def completed(home: Home, experiment_id: int) -> tuple[Reports, Reports]:
-    """The training reports and validations of the experiment's only trial, which must have come to its end."""
+    """Returns the training reports and validations of the experiment's only trial, which must have come to its end."""
     assert await_end(home, experiment_id).state == "COMPLETED"
     (trial,) = Tracker().get_experiment(experiment_id).get_trials()
     return reports(trial.id), reports(trial.id, "validation")

@@ -50,7 +50,7 @@ class CrashOnceSaved(PyTorchCallback):
 
 
 def begin(home: Home, max_length: dict[str, int] | None, hparams: dict[str, float] | None = None) -> AttemptStart:
-    """The first attempt of a trial of a search, which this process then executes."""
+    """Returns the first attempt of a trial of a search, which this process then executes."""
     Home.create(home.root)
     start = begin_in_experiment(
         home.create_trial(),

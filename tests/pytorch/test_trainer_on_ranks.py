@@ -96,7 +96,7 @@ def results(directory: Path, job: str, num_ranks: int = 2) -> list[tuple[FitResu
 
 
 def test_ranks_divide_each_batch_and_have_the_same_result(ranks: Ranks, tmp_path: Path) -> None:
-    """Ranks divide each batch, and the metrics are those of a single rank."""
+    """Ranks divide each batch, and the metrics equal a single rank's."""
     ranks.run(train, 1, "alone", tmp_path)
     ranks.run(train, 2, "together", tmp_path)
 

@@ -31,7 +31,7 @@ def context() -> Iterator[pytorch.PyTorchTrialContext]:
 
 
 def line(context: pytorch.PyTorchTrialContext, **options: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """A wrapped model with one weight, which is 0, and its wrapped optimizer, whose learning rate is 1."""
+    """Returns a wrapped model with one weight, which is 0, and its wrapped optimizer, whose learning rate is 1."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(model.weight)
     wrapped = context.wrap_model(model, **options)

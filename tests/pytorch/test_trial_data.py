@@ -44,7 +44,7 @@ def fit(
 
 
 def in_sequence(shard: int) -> Iterator[Any]:
-    """A part of the samples. How many it has is not known before it has been read."""
+    """Yields a part of the samples, whose number is not known before it has been read."""
     yield from map(dataset().__getitem__, range(shard))
 
 

@@ -31,7 +31,7 @@ class Line(nn.Module):
 
 
 def windows(home: str) -> None:
-    """Two windows of two batches, whose gradients are 1, 2, 3, 4 on the first rank and ten times that on the other."""
+    """Returns two windows of two batches; gradients are 1 to 4 on the first rank, ten times as large on the other."""
     import os
 
     os.environ["CORE_SDK_HOME"] = home

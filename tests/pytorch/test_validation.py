@@ -14,7 +14,7 @@ from core_sdk.pytorch import Batch, MetricReducer, PyTorchTrial, PyTorchTrialCon
 
 
 class Evaluated(LineTrial):
-    """A trial whose metrics are those of x, which goes from 0 to 19."""
+    """A trial whose metrics are computed from x, which goes from 0 to 19."""
 
     reducer: Any = Reducer.AVG
 

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 class Model(nn.Module):
-    """Returns the precision in which it has computed beside its output."""
+    """Returns the precision in which it has computed, next to its output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def test_a_model_can_be_compiled_as_one_graph() -> None:
 
 
 def test_a_training_without_scaled_losses_goes_on_with_them() -> None:
-    """A scaler that scales begins anew after a checkpoint of one that does not, as after a move to a GPU."""
+    """A scaler that scales begins from nothing after a checkpoint of one that does not, as after a move to a GPU."""
 
     def runtime_of(*, is_scaling: bool) -> TorchRuntime:
         ranks = DistributedContext()

@@ -45,7 +45,7 @@ SEED = 7
 
 
 def asha(form: str = "stopping", **changes: Any) -> AsyncHalvingSearcher:
-    """64 trials on rungs of 4, 16, 64 and 256 units."""
+    """Returns a search of 64 trials on rungs of 4, 16, 64 and 256 units."""
     fields: dict[str, Any] = {"metric": "loss", "num_rungs": 4, "max_trials": 64}
     return AsyncHalvingSearcher(**fields | lengths(form, 256) | changes)
 
@@ -123,7 +123,7 @@ class Watched:
         return operations
 
     def asked(self, kind: type[Stop | Close | Pause | ValidateAfter]) -> Counter[Any]:
-        """How often each trial was asked for this."""
+        """Returns how often each trial was asked for this."""
         return Counter(one.request_id for _, answer in self.log for one in answer if isinstance(one, kind))
 
 

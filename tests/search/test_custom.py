@@ -103,7 +103,7 @@ A, B = UUID(int=1), UUID(int=2)
     ],
 )
 def test_names_and_arguments_are_those_of_the_predecessor(name: str, parameters: list[str]) -> None:
-    """Names and parameters are those of the predecessor, so that its search methods need only another import."""
+    """Names and parameters come from the predecessor, so that its search methods need only another import."""
     found: Any = search
     for part in name.split("."):
         found = getattr(found, part)
@@ -249,7 +249,7 @@ def test_a_population_exploits_its_best_members() -> None:
 
 
 def test_a_custom_search_goes_on_from_its_files(tmp_path: Path) -> None:
-    """A population that is loaded anew after every event decides as one that was not disturbed."""
+    """A population that is loaded again after every event decides as one that was not disturbed."""
 
     def curve(create: Create, length: int) -> Any:
         if random.Random(create.request_id.int + length).random() < 0.05:

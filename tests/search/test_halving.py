@@ -33,7 +33,7 @@ BATCHES = range(4, 257, 4)
 
 
 def start(form: str = "stopping", **changes: Any) -> tuple[Search, list[UUID]]:
-    """A search on rungs of 16, 64 and 256 batches that keeps one in four, and its first trials."""
+    """Returns a search on rungs of 16, 64 and 256 batches that keeps one in four, and its first trials."""
     search = begin(asha(form, num_rungs=3, **changes))
     return search, ids_of(search.on(SearchStarted()))
 
@@ -43,7 +43,7 @@ def ids_of(operations: list[Operation]) -> list[UUID]:
 
 
 def report(search: Search, request_id: UUID, metric: float, batches: float) -> list[Operation]:
-    """The answer to a validation, without new trials."""
+    """Returns the answer to a validation, without new trials."""
     answer = search.on(search.read_report(request_id, {"loss": metric, "batches": batches}))
     new = ids_of(answer)
     return [one for one in answer if getattr(one, "request_id", None) not in new]

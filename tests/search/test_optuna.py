@@ -49,7 +49,7 @@ def quiet() -> Iterator[None]:
 
 
 def curve(create: Create, length: int) -> float:
-    """Best at a learning rate of 0.01; some trials fail or diverge."""
+    """Returns losses that are best at a learning rate of 0.01; some trials fail or diverge."""
     fate = create.request_id.int % 20
     if length >= 4 and fate == 0:
         raise TrialExit(ExitedReason.ERRORED)

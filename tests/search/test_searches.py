@@ -276,7 +276,7 @@ class Training:
     is_ending: bool = False
 
     def next_event(self, request_id: UUID, luck: random.Random) -> Event | None:
-        """None for one that is paused."""
+        """Returns the next event of a trial; None for one that is paused."""
         if self.ordered is None:
             if self.is_ending or self.length >= 256:
                 return TrialClosed(request_id)

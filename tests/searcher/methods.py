@@ -143,7 +143,7 @@ class Watching(SearchMethod):
 
 
 def posted(home: Home, experiment_id: int) -> list[Any]:
-    """The operations in the experiment's journal, without what only tells the progress."""
+    """Returns the operations in the experiment's journal, without what only tells the progress."""
     path = home.root / "experiments" / str(experiment_id) / "events.journal"
     return [
         msgspec.json.encode(operation)

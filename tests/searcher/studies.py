@@ -8,7 +8,7 @@ from core_sdk.search.optuna import OptunaSearch
 
 
 def study() -> OptunaSearch:
-    """Four trials, one after another, so that what is asked of the sampler does not depend on the speed of trials."""
+    """Returns a search of four trials, one after another, so that their speed does not change the sampler's calls."""
     return OptunaSearch(
         {"x": {"type": "double", "minval": 0, "maxval": 1}},
         max_trials=4,

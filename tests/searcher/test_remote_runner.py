@@ -45,7 +45,7 @@ with core.init() as context:
 
 @pytest.mark.timeout(300)
 def test_a_killed_driver_goes_on_from_its_checkpoint(home: Home, tmp_path: Path) -> None:
-    """The master starts its trial again, which submits nothing anew and decides as one that was not killed."""
+    """The master starts its trial again, which submits nothing again and decides as one that was not killed."""
     driver, tests = tmp_path / "driver", Path(__file__).parent.parent
     driver.mkdir()
     code, marker = write_code(tmp_path / "code"), tmp_path / "was killed"

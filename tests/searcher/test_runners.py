@@ -90,7 +90,7 @@ def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: P
 def test_a_killed_runner_goes_on_with_the_same_decisions(
     tmp_path: Path, code: Path, method: str, num_created: int, max_kills: int
 ) -> None:
-    """Wherever it is killed: nothing is submitted twice, decided anew, or posted twice."""
+    """Wherever it is killed: nothing is submitted, decided or posted twice."""
     decisions, counts = [], []
     for name in ("undisturbed", "killed"):
         home = Home.create(tmp_path / name)

@@ -44,7 +44,7 @@ def weights(model: torch.nn.Module) -> list[float]:
 
 
 def trained_alone(num_passes: int, batch_size: int) -> tuple[torch.nn.Module, list[float]]:
-    """The model, and the mean loss of each pass, by a plain loop."""
+    """Returns the model, and the mean loss of each pass, by a plain loop."""
     model, (dataset, _) = model_creator({}), data_creator({})
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
     losses = []

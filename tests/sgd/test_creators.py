@@ -40,7 +40,7 @@ def two_schedulers(optimizers: list[Any], config: dict[str, Any]) -> list[Any]:
 
 
 def train_two(config: Any, models: Any, batches: Any, criterion: Any, optimizers: Any, schedulers: Any) -> Any:
-    """A loss of each model, as the guide's train functions return them: a dict in a dict, of tensors."""
+    """Returns a loss of each model, as the guide's train functions return them: a dict in a dict, of tensors."""
     assert len(batches) == 5
     for features, target in batches:
         losses = [criterion(model(features), target) for model in models]
@@ -152,7 +152,7 @@ def outputs_of(runner: Any) -> torch.Tensor:
 
 
 def computes_with_its_own_weights(runner: Any) -> bool:
-    """Whether a copy of the model, such as one of averaged weights, uses its own weights."""
+    """Returns whether a copy of the model, such as one of averaged weights, uses its own weights."""
     twin = copy.deepcopy(runner.models[0])
     for parameter in twin.parameters():
         torch.nn.init.zeros_(parameter)
@@ -205,7 +205,7 @@ def test_the_accuracy_of_classes_is_measured_over_all_workers() -> None:
 
 
 def in_shards(config: dict[str, Any]) -> list[ShardedDataset]:
-    """Whose lengths are not known before they have been read."""
+    """Returns datasets in shards whose lengths are not known before they have been read."""
     datasets: Any = data_creator(config)
     return [
         ShardedDataset([range(7), range(7, len(each))], functools.partial(map, each.__getitem__)) for each in datasets

@@ -105,7 +105,7 @@ def test_an_operator_registers_what_it_trains(tmp_path: Path) -> None:
 
 
 def test_a_pass_ends_after_so_many_batches() -> None:
-    """num_steps ends a pass after that number of batches, also a built-in one, and the next pass begins anew."""
+    """num_steps ends a pass after that number of batches, also a built-in one; the next pass begins at the start."""
     with PyTorchTrainer(**CREATORS, num_replicas=2, batch_size=8) as trainer:
         passes = [trainer.train(num_steps=num_steps) for num_steps in (2, None, 9)]
         validated = trainer.validate(num_steps=1)

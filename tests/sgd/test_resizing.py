@@ -68,7 +68,7 @@ def train_and_note(
 
 
 def take_notes(directory: Path) -> list[list[int]]:
-    """The samples of each global batch of the last pass."""
+    """Returns the samples of each global batch of the last pass."""
     files = sorted(directory.glob("*.json"))
     parts = [json.loads(file.read_text()) for file in files]
     for file in files:
@@ -92,7 +92,7 @@ def trainer(directory: Path, engine: SmallEngine, **arguments: Any) -> PyTorchTr
 
 
 def trained_alone(global_batches: list[list[list[int]]]) -> list[float]:
-    """The mean loss of each pass, by a plain loop over these batches."""
+    """Returns the mean loss of each pass, by a plain loop over these batches."""
     model, data = model_creator({}), Numbered()
     optimizer = optimizer_creator(model, {})
     losses = []

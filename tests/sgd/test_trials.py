@@ -71,7 +71,7 @@ def test_a_program_that_was_killed_goes_on_with_its_trial(run_script: Callable[.
 def test_a_trial_that_continues_another_takes_its_weights(
     run_script: Callable[..., tuple[int, str, str]], warm_cli: WarmCli, tmp_path: Path
 ) -> None:
-    """`trial continue` starts a trial with the weights of the other one, and everything else begins anew."""
+    """`trial continue` starts a trial with the weights of the other one, and everything else begins from nothing."""
     run_script(LEADING, "1")
     continued = warm_cli.run(tmp_path, "trial", "continue", "1")
 
@@ -145,7 +145,7 @@ def test_a_trainer_names_its_trial() -> None:
 
 
 def test_what_is_kept_of_a_checkpoint_can_be_chosen(tmp_path: Path) -> None:
-    """`keep` chooses what is taken from a checkpoint; the rest begins anew, and no step is counted twice."""
+    """`keep` chooses what is taken from a checkpoint; the rest begins from nothing, and no step is counted twice."""
     path = tmp_path / "state"
     with PyTorchTrainer(**CREATORS, job_id="line") as trainer:
         trainer.train()

@@ -60,7 +60,7 @@ class Network:
         self.known_hosts.write_text("".join(line for line in lines if not line.startswith(f"{host.name},")))
 
     def take_for_another(self, host: Host) -> None:
-        """Gives the host another key, as if it had been set up anew."""
+        """Gives the host another key, as if it had been set up again."""
         self.forget(host)
         self.know(host, _new_key(self.folder / f"{host.name}_other_key"))
 

@@ -111,7 +111,7 @@ def test_the_best_checkpoint_is_the_last_one() -> None:
 
 
 def test_of_files_of_one_name_the_lowest_rank_stores_its_own() -> None:
-    """Of files with one name, that of the lowest rank is stored; others store what no lower rank has."""
+    """Of files with one name, the lowest rank's is stored; others store what no lower rank has."""
     names = [["model.pt", "rank0"], ["model.pt", "rank1"], ["model.pt", "rank1", "rank2"]]
 
     assert [own_names(names, rank) for rank in range(3)] == [{"model.pt", "rank0"}, {"rank1"}, {"rank2"}]
@@ -134,7 +134,7 @@ def test_a_training_function_takes_nothing_or_its_configuration() -> None:
 
 
 def test_values_that_the_trial_was_started_with_replace_those_of_the_configuration() -> None:
-    """Values given at the trial's start replace those of the program, which keeps what JSON would change or lose."""
+    """Values given at the trial's start replace the program's, which keeps what JSON would change or lose."""
     config = {"lr": 0.1, "shape": (1, 2), "activation": print}
 
     assert recorded_config(config) == {"lr": 0.1, "shape": [1, 2]}

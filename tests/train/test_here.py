@@ -77,7 +77,7 @@ def test_a_fit_is_a_trial_with_all_reports_and_the_last_checkpoint(tmp_path: Pat
 
 
 def test_reports_have_texts_lists_dicts_and_none(tmp_path: Path, home: Home) -> None:
-    """Beside their numbers, with or without a checkpoint, and in callbacks; a tensor of one element is a number."""
+    """Reports hold these and numbers, with or without a checkpoint, also in callbacks; a tensor can be a number."""
     told = []
 
     class Callback(UserCallback):

@@ -105,7 +105,7 @@ def doubled(samples: list[int]) -> list[int]:
 
 
 def test_every_option_of_a_loader_stays() -> None:
-    """A prepared loader keeps all options, also those that Ray Train loses: the batch sampler and those of workers."""
+    """A prepared loader keeps all options, also those that Ray Train loses: the batch sampler, options of workers."""
 
     def function() -> tuple[Any, ...]:
         by_batches = DataLoader(Numbers(), batch_sampler=[[0, 1, 2], [3], [4, 5, 6, 7]], collate_fn=doubled)

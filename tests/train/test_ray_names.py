@@ -15,7 +15,7 @@ from core_sdk import train
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "train.md"
 
-# The public names of ray.train 2.60, without those of other frameworks than PyTorch: owner -> names.
+# The public names of ray.train 2.60, without names for other frameworks than PyTorch: owner -> names.
 NAMES = {
     "": "Checkpoint CheckpointConfig CheckpointConsistencyMode CheckpointUploadMode ReportedCheckpoint "
     "ReportedCheckpointStatus ScalingConfig RunConfig FailureConfig LoggingConfig DataConfig BackendConfig SyncConfig "
@@ -100,7 +100,7 @@ def is_given(parameter: str, names: set[str]) -> bool:
 
 
 def is_missing(parameter: str, differences: set[str]) -> bool:
-    """Whether no page speaks of it, either."""
+    """Returns whether no page speaks of it, either."""
     return parameter.partition("=")[0] not in differences
 
 

@@ -100,7 +100,7 @@ def test_the_sources_of_a_large_directory_are_not_kept(home: Home, tmp_path: Pat
 
 
 def test_variations_stand_below_what_they_vary(home: Home) -> None:
-    """The tree has each parent before its variations; those of a deleted trial are at the top."""
+    """The tree has each parent before its variations; a deleted trial's are at the top."""
     for parent in (None, 1, 2, 1, None, 3):
         new_variation(home, parent, "why" if parent else "")
     trials.delete(home, 3)

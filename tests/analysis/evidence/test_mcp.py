@@ -26,7 +26,7 @@ with core.init(name="digits") as context:
 
 
 async def call(client: Client, name: str, **arguments: Any) -> tuple[bool, str]:
-    """Whether the call has failed, and its text, which is short."""
+    """Returns whether the call has failed, and its text, which is short."""
     answer = await client.call_tool(name, arguments)
     text = str(getattr(answer.content[0], "text", ""))
     assert len(text.encode()) <= MOST_BYTES

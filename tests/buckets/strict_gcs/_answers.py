@@ -36,7 +36,7 @@ def json_error(status: int, reason: str, message: str, **headers: str) -> Answer
 
 
 def in_xml(root: str, *children: tuple[str, Any], headers: dict[str, str] | None = None) -> Answer:
-    """A child whose value is a list of pairs has children itself."""
+    """Returns an answer in XML; a child whose value is a list of pairs has children itself."""
     element = ElementTree.Element(root, xmlns=_NAMESPACE)
     _fill(element, children)
     return Answer(
@@ -50,7 +50,7 @@ def xml_error(status: int, code: str, message: str) -> Answer:
 
 
 def page(status: int = 200) -> Answer:
-    """The login page of a captive network."""
+    """Returns the login page of a captive network."""
     return Answer(status, {"Content-Type": "text/html"}, b"<!DOCTYPE html><html><body>Please log in</body></html>")
 
 

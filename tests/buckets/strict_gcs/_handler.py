@@ -27,7 +27,7 @@ class Request:
     body: bytes
 
     def parts(self) -> list[tuple[str, bytes]]:
-        """Content type and content of each part of a body in several parts."""
+        """Returns the content type and the content of each part of a body in several parts."""
         boundary = re.search(r'boundary="?([^";]+)', self.headers["content-type"])
         assert boundary is not None
         pieces = self.body.split(b"--" + boundary.group(1).encode())[1:-1]

@@ -34,7 +34,7 @@ def answer(store: Store, switches: Switches, request: Request) -> Answer:
 
 
 def bytes_answer(store: Store, switches: Switches, request: Request) -> Answer:
-    """The answer to a request on the paths that carry the objects' bytes."""
+    """Returns the answer to a request on the paths that carry the objects' bytes."""
     match request.method, request.path[4:], request.query.get("uploadType"):
         case "GET", [bucket, "o", key], None:
             return _media(store, bucket, key, request)

@@ -70,7 +70,7 @@ class Store:
         return self.buckets[bucket]
 
     def find(self, bucket: str, key: str, query: dict[str, str]) -> Stored:
-        """The object, if it is there, of the generation asked for, and as the preconditions want it."""
+        """Returns the object. Raises `Refused` without the wanted generation, or against the preconditions."""
         stored = self.objects(bucket).get(key)
         if stored is None or query.get("generation", str(stored.generation)) != str(stored.generation):
             raise Refused(json_error(404, "notFound", f"No such object: {bucket}/{key}"))

@@ -40,7 +40,7 @@ WAITING = """
 
 
 def agent_of(pid: int) -> psutil.Process:
-    """The agent that a command has started."""
+    """Returns the agent that a command has started."""
     [agent] = [child for child in psutil.Process(pid).children() if "core_sdk._execution.agent" in child.cmdline()]
     return agent
 

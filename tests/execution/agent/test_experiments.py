@@ -128,7 +128,7 @@ def test_a_script_sees_only_its_own_gpus(begin_trial: Begin) -> None:
 
 @pytest.mark.parametrize("config", [{}, {"environment": {"environment_variables": ["OMP_NUM_THREADS=5"]}}])
 def test_the_user_chooses_the_number_of_threads(begin_trial: Begin, config: dict[str, Any]) -> None:
-    """The number of threads is that of the configuration, or else of the environment, not that of the slots."""
+    """The number of threads comes from the configuration, or else from the environment, not from the slots."""
     os.environ["OMP_NUM_THREADS"] = "3"
 
     *_, variables = run(begin_trial(TELL, config=config, slots=Slots((0,), num_threads=2)))

@@ -55,7 +55,7 @@ def start(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def pids(directory: Path) -> list[int]:
-    """Of the processes that the script has started, once it has."""
+    """Returns the pids of the processes that the script has started, once it has."""
     path = directory / "pids"
     wait_for(lambda: path.exists() and len(path.read_text().split()) == 2)
     return [int(pid) for pid in path.read_text().split()]

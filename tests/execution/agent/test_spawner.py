@@ -61,7 +61,7 @@ def run(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawner: Ag
 
 
 def child_of_script(directory: Path, argument: str) -> psutil.Process:
-    """The process that a script has started, once it has."""
+    """Returns the process that a script has started, once it has."""
     path = directory / f"pid-{argument}"
     wait_for(lambda: path.exists() and path.read_text().endswith("."))
     return psutil.Process(int(path.read_text().rstrip(".")))

@@ -63,7 +63,7 @@ def names(directory: Path) -> list[str]:
 
 
 def unpacked(home: Home, code: PackedCode, directory: Path) -> dict[str, str]:
-    """Content by name; "/" for a directory, and "-> target" for a link."""
+    """Returns the content by name; "/" for a directory, and "-> target" for a link."""
     unpack(home, code.sha256, directory)
     found = {}
     for path in sorted(directory.rglob("*")):
@@ -458,7 +458,7 @@ def test_no_archive_writes_outside_its_directory(home: Home, tmp_path: Path, nam
 
 
 def archive_of(name: str) -> bytes:
-    """A tar archive of a link to the directory above, and a file."""
+    """Returns a tar archive of a link to the directory above, and a file."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
         link = tarfile.TarInfo("link")

@@ -106,7 +106,7 @@ class World:
         self.experiment.take_due()
 
     def step(self) -> None:
-        """One of the running trials reports, completes what it was asked for, or ends."""
+        """Lets one of the running trials report, complete what it was asked for, or end."""
         trial = self.random.choice(list(self.experiment.running()))
         if trial.kill is not None:
             self.end(trial, "failed", "killed")
@@ -167,7 +167,7 @@ class World:
 
 
 def view(experiment: ExperimentStateMachine) -> object:
-    """All that can be seen of it."""
+    """Returns all that can be seen of the experiment."""
     trials = [
         (trial.request_id, trial.hparams, trial.trial_id, trial.wish, trial.attempt, trial.state, trial.lengths)
         for trial in experiment.trials.values()
@@ -434,7 +434,7 @@ def test_a_single_trial_needs_no_metric() -> None:
 
 
 def world_that_reports(name: str) -> World:
-    """A grid of which each trial reports once, the metric of this name, and ends well."""
+    """Returns a grid of which each trial reports once, the metric of this name, and ends well."""
     world = World(config("grid"))
     for _ in range(100):
         world.act()

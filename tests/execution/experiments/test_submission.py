@@ -195,7 +195,7 @@ def test_a_bad_configuration_or_directory_leaves_nothing(home: Home, model: Path
 
 
 def test_a_fork_has_the_same_code_and_the_edited_configuration(home: Home, model: Path) -> None:
-    """A fork has the first experiment's code, text and overrides, except for overrides given anew."""
+    """A fork has the first experiment's code, text and overrides, except for overrides that are given again."""
     first = submit_paused(home, model, CONFIG, "searcher.max_trials=3", "max_restarts=1")
     (model / "train.py").write_text("changed")
 

@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HomeWithExperimen
 
 
 def record_files(home: Home) -> list[Path]:
-    """All files that hold records; the tests of storages damage the checkpoints."""
+    """Returns all files that hold records; the tests of storages damage the checkpoints."""
     return sorted(
         path
         for path in home.root.rglob("*")

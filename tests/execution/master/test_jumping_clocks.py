@@ -23,7 +23,7 @@ from core_sdk._home.journal import read_records
 
 TWO_HOURS_S = 7200
 
-# Each process that finds this on its path sees the wall clock as many seconds ahead as the file beside it says.
+# Each process that finds this on its path sees the wall clock as many seconds ahead as the file next to it says.
 SHIFTED = """
 import pathlib
 import time

@@ -176,7 +176,7 @@ def test_a_hundred_kills_lose_nothing(home: Home, tmp_path: Path) -> None:
 
 
 def reports_of(home: Home, experiment_id: int) -> dict[int, list[float]]:
-    """The epochs of all validations that the trials' own journals have, in order."""
+    """Returns the epochs of all validations that the trials' own journals have, in order."""
     with open_view(home) as view:
         return {
             trial.trial_id: [

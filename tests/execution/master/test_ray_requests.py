@@ -66,7 +66,7 @@ def test_a_trial_takes_the_fewest_nodes_over_which_its_slots_divide(
     ],
 )
 def test_a_node_must_have_what_a_trial_asks_for(options: RayOptions, fit: bool) -> None:
-    """Labels are Ray's selectors; accelerators and other resources are those of the node."""
+    """Labels are Ray's selectors; accelerators and other resources belong to the node."""
     resources = {"CPU": 4.0, "accelerator_type:A100": 1.0, "disk": 2.0}
     node = ClusterNode("1", "h1", "CPU", 4, 0, {"zone": "a"}, resources)
 

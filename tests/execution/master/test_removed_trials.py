@@ -52,7 +52,7 @@ def remove(home: Home, trial_id: int) -> None:
 
 
 def outcomes(home: Home, experiment_id: int) -> list[tuple[str, bool]]:
-    """How the attempts have ended, and whether that was said to be since the folder was removed."""
+    """Returns how the attempts have ended, and whether that was said to be since the folder was removed."""
     events = [event for event in events_of(home, experiment_id) if isinstance(event, AttemptOver)]
     return [(event.outcome, "was removed" in event.reason) for event in events]
 

@@ -46,7 +46,7 @@ def run_cli(tmp_path: Path, warm_cli: WarmCli) -> Callable[..., Finished]:
 
 
 def begin(home: Home, tmp_path: Path) -> int:
-    """A search whose first trial trains until the file `may end` is there, under a master with two slots."""
+    """Returns a search whose first trial trains until the file `may end` is there, under a master with two slots."""
     call(Home.create(home.root).root, GetStatus(), options=["--slots=2", "--stay"])
     experiment_id = submit_text(home, tmp_path, SEARCH, TRAIN % str(tmp_path / "may end"))
     await_training(home)

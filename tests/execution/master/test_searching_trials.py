@@ -298,7 +298,7 @@ with core.init() as context:
 
 
 def test_the_search_hears_the_writer_that_its_configuration_names(home: Home, tmp_path: Path) -> None:
-    """A search that names a writer hears its validations, each once, and not those of the trial's own script."""
+    """A search that names a writer hears its validations, each once, and none of the trial's own script."""
     experiment_id = submit_text(home, tmp_path, OF_WRITER, EVALUATED)
 
     search = await_end(home, experiment_id)

@@ -71,17 +71,17 @@ class Cluster:
         self._daemons: dict[str, subprocess.Popen[Any]] = {}
 
     def submit(self, script: str, *options: str, cwd: Path) -> int:
-        """A batch script's job id; its output, of all its starts, goes to `<cwd>/<job id>.out`."""
+        """Submits a batch script and returns its job id; the output of all starts goes to `<cwd>/<job id>.out`."""
         output = cwd / "%j.out"
         argv = ["sbatch", "--parsable", f"--output={output}", "--open-mode=append", *options]
         return int(self.run([*argv, "--wrap", script], cwd=cwd).split(";")[0])
 
     def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> str:
-        """The output of one of Slurm's commands, which must be a success."""
+        """Runs one of Slurm's commands, which must succeed, and returns its output."""
         return self.hosts[0].run(argv, env=self._environment(), cwd=cwd or self._directory).stdout
 
     def try_to_run(self, argv: Sequence[str], *, cwd: Path, timeout_s: float = _START_S * 2) -> tuple[int, str, str]:
-        """The exit status, stdout and stderr of one of Slurm's commands."""
+        """Runs one of Slurm's commands, and returns its exit status, stdout and stderr."""
         process = self.hosts[0].start(
             argv, env=self._environment(), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -89,15 +89,15 @@ class Cluster:
         return process.returncode, output, errors
 
     def start(self, argv: Sequence[str], *, cwd: Path, **keywords: Any) -> subprocess.Popen[Any]:
-        """A command on the controller's host, which is also the one where users log in."""
+        """Starts a command on the controller's host, which is also the one where users log in."""
         return self.hosts[0].start(argv, env=self._environment(), cwd=cwd, **keywords)
 
     def job(self, job_id: int | str) -> dict[str, str]:
-        """What `scontrol show job` says: JobState, ExitCode, Restarts, NodeList, …"""
+        """Returns what `scontrol show job` says: JobState, ExitCode, Restarts, NodeList, …"""
         return dict(re.findall(r"(\S+?)=(\S*)", self.run(["scontrol", "show", "job", str(job_id)])))
 
     def await_state(self, job_id: int, *states: str, timeout_s: float = 60) -> dict[str, str]:
-        """The job, once it is in one of these states."""
+        """Waits until the job is in one of these states, and returns it."""
         seen: dict[str, str] = {}
 
         def is_there() -> bool:
@@ -116,14 +116,14 @@ class Cluster:
             raise AssertionError("\n".join([str(error), *shown, self._logs()])) from None
 
     def _environment(self) -> dict[str, str]:
-        """The environment of jobs, which is that of this test."""
+        """Returns the environment of jobs, which they share with this test."""
         return dict(os.environ) | {"SLURM_CONF": str(self._directory / "slurm.conf")}
 
     def host_named(self, name: str) -> Host:
         return next(host for host in self.hosts if host.name == name)
 
     def _logs(self) -> str:
-        """The logs of the daemons, for a start that failed."""
+        """Returns the logs of the daemons, for a start that failed."""
         return "\n".join(path.read_text(errors="replace") for path in sorted(self._directory.glob("**/*log")))
 
     def _start(self) -> None:

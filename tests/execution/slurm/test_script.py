@@ -149,7 +149,7 @@ def test_an_array_has_no_more_places_than_the_site_allows() -> None:
 
 
 def test_a_node_with_another_python_or_torch_is_told(home: Home) -> None:
-    """A job on a node whose Python or torch differs from those of the submission runs nothing, and says both."""
+    """A job on a node whose Python or torch differs from the submission's runs nothing, and says both."""
     made = Home.create(home.root)
     options = [f"--trial={made.create_trial().trial_id}", f"--home={made.identity()}", "--versions=3.9/1.13.1"]
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "CORE_SDK_HOME": str(home.root)}

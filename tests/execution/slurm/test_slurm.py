@@ -49,7 +49,7 @@ def test_srun_needs_no_flag_and_usr1_is_a_stop(slurm: Cluster, home: Home, place
 
 
 def test_a_requeue_goes_on_with_the_same_trial(slurm: Cluster, home: Home, place: Path) -> None:
-    """A plain script in a batch job: killed by `scontrol requeue`, started anew from its newest checkpoint."""
+    """A plain script in a batch job: killed by `scontrol requeue`, started again from its newest checkpoint."""
     job_id = slurm.submit(_ALONE, "-N1", "--requeue", cwd=place)
     slurm.wait_for(lambda: has_stored(home))
 

@@ -50,7 +50,7 @@ def has_stored(home: Home, trial_id: int, attempt: int) -> bool:
 
 
 def kill_master(slurm: Cluster, home: Home) -> None:
-    """Kills the master, whose pid is that of its host."""
+    """Kills the master, whose pid belongs to its host."""
     pid = signed_by(lock_path(home.root))
     assert pid is not None
     slurm.run(["kill", "-9", str(pid)])

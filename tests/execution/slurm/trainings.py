@@ -111,7 +111,7 @@ def read_trial(home: Home, trial_id: int = 1) -> Trial:
 
 
 def has_stored(home: Home, num_attempts: int = 1) -> bool:
-    """Whether the last of so many attempts has stored a checkpoint."""
+    """Returns whether the last of so many attempts has stored a checkpoint."""
     with contextlib.suppress(TrialNotFoundError, FileNotFoundError):
         folder = home.trial(1)
         if len(folder.attempts()) >= num_attempts:

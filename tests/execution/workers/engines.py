@@ -146,7 +146,7 @@ def unwatched_ray() -> Iterator[UnwatchedRay]:
 
 @contextmanager
 def ray_node(*options: str, on: Host | None = None) -> Iterator[int]:
-    """A node of a Ray cluster, on this machine or on one of the hosts that the test has made: its pid."""
+    """Runs a node of a Ray cluster, here or on one of the hosts that the test has made, and yields its pid."""
     # A short path, since Ray has sockets in it.
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory:
         if "--head" in options:

@@ -84,7 +84,7 @@ def reported(journal: Path) -> list[int]:
 
 
 def steps_at(home: Path, trial_id: int = 1) -> list[int]:
-    """The steps that the trial has reported, without those that were superseded."""
+    """Returns the steps that the trial has reported, without those that were superseded."""
     return [int(each.metrics["step"]) for each in Tracker(home).get_trial(trial_id).iter_metrics("training")]
 
 
@@ -118,7 +118,7 @@ def test_reports_and_checkpoints_of_another_host_come_home(cluster: RayHosts) ->
 
 
 def test_reports_of_every_rank_come_home(cluster: RayHosts) -> None:
-    """Reports of ranks on both hosts come home, also those of a killed rank."""
+    """Reports of ranks on both hosts come home, also a killed rank's."""
     run(
         cluster,
         """
@@ -198,7 +198,7 @@ def test_a_wish_to_stop_reaches_a_host_that_does_not_see_it(cluster: RayHosts) -
 
 
 def test_a_writer_on_another_host_is_not_shown_as_dead(cluster: RayHosts) -> None:
-    """A program that a worker has started there reports beside it; its state is unknown at home until its end comes."""
+    """A program that a worker has started there reports, too; its state is unknown at home until its end comes."""
     program = start(
         cluster,
         """

@@ -15,7 +15,7 @@ reproducibility: {experiment_seed: 7}
 
 
 def loaded(text: str, *overrides: str) -> ExperimentConfig:
-    """The configuration in `text`, which gives no warnings."""
+    """Returns the configuration in `text`, which gives no warnings."""
     result = load(text, source="const.yaml", overrides=overrides)
     assert not result.warnings
     return result.config
@@ -26,7 +26,7 @@ def warnings_of(text: str) -> list[str]:
 
 
 def problems_of(text: str, *overrides: str) -> list[str]:
-    """All that is wrong with `text`, one line each."""
+    """Returns all problems of `text`, one line each."""
     with pytest.raises(InvalidConfigError) as caught:
         load(text, source="const.yaml", overrides=overrides)
     return str(caught.value).splitlines()

@@ -158,7 +158,7 @@ REFUSED = {
 
 
 def with_key(snippet: str) -> str:
-    """A configuration with the one key given."""
+    """Returns a configuration with the one key given."""
     key = snippet.partition(":")[0]
     others = [line for line in SINGLE.splitlines() if not line.startswith(f"{key}:")]
     return "\n".join([*others, snippet, ""])

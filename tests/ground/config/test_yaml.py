@@ -15,7 +15,7 @@ from core_sdk._ground.config.hyperparameters import Const
 
 
 def value_of(scalar: str) -> Any:
-    """What a hyperparameter written so is."""
+    """Returns the value of a hyperparameter that is written so."""
     const = loaded(f"{SINGLE}hyperparameters:\n  x: {scalar}\n").hyperparameters.members["x"]
     assert isinstance(const, Const)
     return const.val

@@ -1,4 +1,4 @@
-"""A scheduler's variables are read as the place of one launcher among those of its job."""
+"""A scheduler's variables are read as the place of one launcher in its job."""
 
 from __future__ import annotations
 

@@ -479,7 +479,7 @@ while num_claims < 200:
 
 
 def is_alive_elsewhere(path: Path) -> bool:
-    """What another process sees."""
+    """Returns whether another process sees the writer as alive."""
     source = "import pathlib, sys; from core_sdk._ground import alive; "
     source += "sys.exit(alive.is_alive(pathlib.Path(sys.argv[1])))"
     return subprocess.run([sys.executable, "-c", source, str(path)]).returncode == 1

@@ -1,4 +1,4 @@
-"""What is Azure's own: blocks, identities, and how its refusals and those of the way there are told."""
+"""What is Azure's own: blocks, identities, and how its refusals, and failures on the way there, are told."""
 
 from __future__ import annotations
 

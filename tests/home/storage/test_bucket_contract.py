@@ -237,7 +237,7 @@ def test_nothing_is_listed_where_nothing_is(bucket: Bucket) -> None:
 
 
 def test_what_stands_beside_the_prefix_is_never_seen(server: BucketServer, open_bucket: OpenBucket) -> None:
-    """Objects beside the prefix are neither listed nor deleted."""
+    """Objects outside of the prefix are neither listed nor deleted."""
     url = server.make_bucket()
     whole, narrow, beside = (open_bucket(with_prefix(url, prefix)) for prefix in ("", "a", "ab"))
     whole.put("a", b"content")

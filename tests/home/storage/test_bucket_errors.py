@@ -223,7 +223,7 @@ def test_a_manifest_that_names_files_elsewhere_is_damaged(gcs: Stand, tmp_path: 
 
 
 def test_hostile_names_beside_a_checkpoint_touch_nothing_else(stand: Stand, tmp_path: Path) -> None:
-    """Objects with hostile names beside a checkpoint are not restored, but fail its verification."""
+    """Objects with hostile names next to a checkpoint are not restored, but fail its verification."""
     scene = Scene.new(tmp_path)
     work.save(stand.direct, scene)
     for name in ("../../escaped", "/escaped", "..\\..\\escaped", "layers/../../escaped"):

@@ -38,7 +38,7 @@ def open_storage(
     monkeypatch: pytest.MonkeyPatch,
     start_server: Callable[[str], BucketServer],
 ) -> Iterator[Callable[[], Storage]]:
-    """Returns a function that opens the same storage anew, as another process would."""
+    """Returns a function that opens the same storage again, as another process would."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with contextlib.ExitStack() as opened:
         opener = _opener(request.param, tmp_path, monkeypatch, start_server)

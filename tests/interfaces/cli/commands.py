@@ -40,7 +40,7 @@ class WarmCli:
         self._output_directory = output_directory
 
     def run(self, directory: Path, *arguments: str, stdin: str = "", **variables: str) -> Finished:
-        """Runs a command with these variables added to those of this process."""
+        """Runs a command with these variables added to this process's."""
         if any(name.startswith(_OF_THE_INTERPRETER) for name in variables):
             return run_cli(directory, *arguments, stdin=stdin, **variables)
         return self.run_with(os.environ | variables, directory, *arguments, stdin=stdin)

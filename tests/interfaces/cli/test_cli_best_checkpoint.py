@@ -15,7 +15,7 @@ BEST = ("experiment", "best", "1", "--metric", "accuracy", "--larger-is-better")
 
 
 def train(home: Home, accuracies: list[float], saved: str) -> None:
-    """A trial that validates at steps 10, 20, …; `saved` has a letter where it stores a checkpoint, else a dot."""
+    """Trains and validates at steps 10, 20, …; `saved` has a letter where a checkpoint is stored, else a dot."""
     training = new_attempt(new_trial(home))
     for index, (accuracy, letter) in enumerate(zip(accuracies, saved, strict=True)):
         training.report(10 * (index + 1), "validation", accuracy=accuracy)

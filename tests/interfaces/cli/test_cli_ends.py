@@ -70,7 +70,7 @@ CASES = [
 def test_state_and_status_agree(
     stage: str, way: str, end: tuple[str, int], home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
-    """The trial's state and the exit status are those of the table in docs/stop.md."""
+    """The trial's state and the exit status agree with the table in docs/stop.md."""
     path = write_script(SCRIPT)
 
     status = cli("run", "--", sys.executable, str(path), stage, way).status

@@ -24,7 +24,7 @@ def folder(home: Home) -> TrialFolder:
 
 
 def test_all_attempts_are_printed_in_order(folder: TrialFolder, cli: Cli) -> None:
-    """`trial logs` prints the output of all attempts in order, byte by byte, or that of one attempt."""
+    """`trial logs` prints the output of all attempts in order, byte by byte, or one attempt's output."""
     everything = cli("trial", "logs", "1")
     first = cli("trial", "logs", "1", "--attempt", "1")
 

@@ -88,7 +88,7 @@ def submitted(home: Home, *, warm_start: str | None = None, wanted: str | None =
 
 @contextlib.contextmanager
 def needing(what: str, folder: TrialFolder, start_script: Callable[..., Script]) -> Iterator[None]:
-    """The checkpoint is needed in this way during the block, and then no more."""
+    """Makes the checkpoint needed in this way during the block, and then no more."""
     home = Home(folder.home_root)
     match what:
         case "pinned":

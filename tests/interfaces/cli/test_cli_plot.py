@@ -13,12 +13,12 @@ BLANK = {" ", "⠀"}
 
 
 def plot(buckets: Sequence[SeriesBucket], width: int, height: int = 12) -> list[str]:
-    """A chart of one curve."""
+    """Returns a chart of one curve."""
     return plot_chart(Chart("loss", [ChartCurve("trial 1", buckets)]), width=width, height=height)
 
 
 def point(steps: int, value: float | None) -> SeriesBucket:
-    """A bucket of one value; None for NaN."""
+    """Returns a bucket of one value; None for NaN."""
     return SeriesBucket(
         first_steps=steps,
         last_steps=steps,
@@ -30,12 +30,12 @@ def point(steps: int, value: float | None) -> SeriesBucket:
 
 
 def curve(lines: list[str]) -> list[str]:
-    """The dots, without labels and axis."""
+    """Returns the dots, without labels and axis."""
     return [line.partition("┤")[2] for line in lines if "┤" in line]
 
 
 def columns(lines: list[str]) -> set[int]:
-    """The character columns in which anything is drawn."""
+    """Returns the character columns in which anything is drawn."""
     return {index for row in curve(lines) for index, char in enumerate(row) if char not in BLANK}
 
 

@@ -14,7 +14,7 @@ from core_sdk._interfaces.cli._app import app
 
 
 def two_groups(home: Home) -> None:
-    """Trial 1, with a report of two groups."""
+    """Makes trial 1, with a report of two groups."""
     training = new_attempt(new_trial(home))
     training.report(1, loss=0.5)
     training.report(1, "validation", loss=0.6)

@@ -49,7 +49,7 @@ RESTORING = """
 
 
 def weights(cli: Cli, trial_id: int, *options: str) -> list[tuple[int, int, int]]:
-    """Attempt, step and weight of each report."""
+    """Returns the attempt, step and weight of each report."""
     reports = json.loads(cli("trial", "metrics", str(trial_id), "--json", *options).output)
     return [(report["attempt"], report["steps_completed"], report["metrics"]["weight"]) for report in reports]
 
@@ -146,7 +146,7 @@ def test_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, cli: Cli,
 def test_a_trial_none_of_whose_checkpoints_can_be_read_is_not_begun_anew(
     home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
-    """A trial with only unreadable checkpoints is not resumed until they are deleted; then it begins anew."""
+    """A trial with only unreadable checkpoints is not resumed until they are deleted; then it begins from nothing."""
     folder = trial_with_checkpoints(home, write_script(RESTORING))
     damage(home, "a")
     damage(home, "b")
@@ -329,7 +329,7 @@ def test_a_resume_waits_for_the_pause_that_it_follows(
 
 
 def trial_with_checkpoints(home: Home, script: Path) -> TrialFolder:
-    """A trial of this script with the checkpoints a and b at steps 10 and 20."""
+    """Returns a trial of this script with the checkpoints a and b at steps 10 and 20."""
     folder = new_trial(home)
     record_script(folder, script)
     training = new_attempt(folder)

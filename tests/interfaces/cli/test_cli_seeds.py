@@ -1,4 +1,4 @@
-"""The seed of a trial that `core-sdk` starts: that of the command line, or else that of the script."""
+"""The seed of a trial that `core-sdk` starts: the command line's, or else the script's."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_curves_come_with_the_alerts_among_their_steps(visitor: Visitor, home: H
 
 
 def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
-    """Curves can be those of the lowest rank, one rank or all ranks."""
+    """Curves can come from the lowest rank, one rank or all ranks."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5), report(3, loss=0.25))
     record(folder, report(2, loss=5.0), report(2, "validation", accuracy=0.75), rank=1)
@@ -172,7 +172,7 @@ def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
 
 
 def test_an_experiment_has_the_curves_of_a_rank(visitor: Visitor, home: Home) -> None:
-    """The curves of an experiment can be those of one rank."""
+    """The curves of an experiment can come from one rank."""
     both = new_trial(home, "ranks")
     record(both, report(1, "validation", loss=0.5))
     record(both, report(1, "validation", loss=5.0), rank=1)
@@ -192,7 +192,7 @@ def test_an_experiment_has_the_curves_of_a_rank(visitor: Visitor, home: Home) ->
 
 
 def test_several_trials_are_asked_at_once(visitor: Visitor) -> None:
-    """A comparison's answers equal those of the single trials."""
+    """A comparison's answers equal the single trials'."""
     found = visitor.question("/comparison", trials=[3, 1])["trials"]
     curves = visitor.question("/comparison/metrics", trials=[3, 1], buckets=10)["trials"]
 
@@ -419,7 +419,7 @@ def test_all_routes_are_described(visitor: Visitor) -> None:
 
 
 def test_an_experiment_has_columns_of_its_own(home: Home) -> None:
-    """The columns of an experiment are those of its trials, paged and searchable."""
+    """The columns of an experiment are its trials' columns, paged and searchable."""
     for number in range(2):
         record(new_trial(home, "wide", lr=number, **{f"h{index:04d}": index for index in range(1500)}))
     record(new_trial(home, "narrow", width=3), report(1, loss=0.5))
@@ -488,7 +488,7 @@ def test_markdown_becomes_elements(visitor: Visitor) -> None:
 
 
 def shown(content: list[Any]) -> str:
-    """The elements as markup, in which the text's own angle brackets stand in braces."""
+    """Returns the elements as markup, in which the text's own angle brackets stand in braces."""
     return "".join(
         re.sub(r"(<[^>]*>|<)", r"{\1}", one)
         if isinstance(one, str)

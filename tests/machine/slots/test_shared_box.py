@@ -109,7 +109,7 @@ class Sampler:
 
 @functools.cache
 def _are_other_users_possible() -> bool:
-    """Whether another user can run our interpreter with this code."""
+    """Returns whether another user can run our interpreter with this code."""
     try:
         command = [sys.executable, "-c", "import core_sdk._interfaces.cli._app"]
         return subprocess.run(command, user=60001, group=60001, extra_groups=[], capture_output=True).returncode == 0
