@@ -1,4 +1,4 @@
-"""One rank that makes the calls its parent asks for, with either library: it needs nothing beside that one.
+"""One rank that makes the calls its parent asks for, with either library: it needs nothing besides that one.
 
 python _channel_rank.py core_sdk|determined RANK SIZE PORT
 
@@ -28,7 +28,7 @@ def main(library: str, rank: int, size: int, port: int) -> None:
 
 
 def round_trip_of(context: Any) -> Callable[[Any], None]:
-    """A broadcast that is used at once: the chief of many in a row is far ahead of who reads them."""
+    """Returns a round trip: a broadcast alone would let the chief be far ahead of the readers."""
 
     def make_both(value: Any) -> None:
         context.broadcast(value)

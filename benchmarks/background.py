@@ -2,7 +2,7 @@
 
     python benchmarks/background.py [--size-mb 256] [--state-mb 200] [--rounds 5] [--directory .] [--device cpu]
 
-1. Step time with a save in flight, against step time with nothing beside. Target: at most 1.05 times. What the training
+1. Step time with a save in flight, against step time alone. Target: at most 1.05 times. What the training
    thread itself pays, the staging write, is shown beside it.
 2. Time for which `State.save(wait=False)` blocks, against a copy of the same tensors into memory that is there already.
    Target: at most 1.1 times. `torch.distributed.checkpoint.async_save` of the same state is shown beside it. With
@@ -131,7 +131,7 @@ def measure_blocking(state_mb: int, num_rounds: int, scratch: Path, device: torc
 
 
 def step(weight: torch.Tensor) -> float:
-    """A few milliseconds of forward and backward pass."""
+    """Runs a forward and a backward pass of a few milliseconds."""
     begun_at = time.perf_counter()
     loss = (weight @ weight).tanh().square().mean()
     loss.backward()  # type: ignore[no-untyped-call]

@@ -2,10 +2,10 @@
 
 python benchmarks/channel_determined.py [--determined PYTHON] [--ranks 2,4,8] [--load 8] [--quick]
 
-PYTHON, also as BENCH_DETERMINED_PYTHON, is that of an environment with determined==0.38.1 (`pip install determined`),
+PYTHON, also as BENCH_DETERMINED_PYTHON, belongs to an environment with determined==0.38.1 (`pip install determined`),
 which needs packages that ours does not. A figure is the time per call on the slowest rank, and the processor's time
 per call on the chief with all its threads; each the median over turns that alternate between the two. A ratio is ours
-by theirs; the last column has that of the shortest turns, which other processes have disturbed least.
+by theirs; the last column compares the shortest turns, which other processes have disturbed least.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def group(library: str, python: str, size: int) -> Iterator[Group]:
 
 
 def free_ports() -> int:
-    """The first of two."""
+    """Returns the first of two free ports."""
     while True:
         with socket.create_server(("", 0)) as first:
             port = int(first.getsockname()[1])

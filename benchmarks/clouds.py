@@ -129,7 +129,7 @@ def with_core_sdk(url: str, source: Path, scratch: Path) -> tuple[float, float]:
 
 
 def measure_checksums(url: str, size_mb: int, num_rounds: int, scratch: Path) -> None:
-    """All that is added to a bare upload: both hashes over each file from the page cache, before it is sent."""
+    """Measures what is added to a bare upload: both hashes over each file from the page cache, before it is sent."""
     shares = []
     with files(scratch, _NUM_LARGE, size_mb * 1_000_000 // _NUM_LARGE) as source:
         for _ in range(num_rounds):

@@ -90,7 +90,7 @@ def main() -> None:
 
 @contextmanager
 def scratch(source: str, num_trials: int = 1) -> Iterator[tuple[Home, Path]]:
-    """A home, and a directory with train.py and config.yaml."""
+    """Yields a home, and a directory with train.py and config.yaml."""
     with tempfile.TemporaryDirectory() as directory:
         code = Path(directory) / "code"
         code.mkdir()

@@ -104,7 +104,7 @@ def train_until_killed(root: Path, acknowledge: Connection) -> None:
 
 
 def read_acknowledgements(reader: Connection) -> list[int]:
-    """All whole ones in the pipe, which outlives its writer."""
+    """Returns all whole acknowledgements in the pipe, which outlives its writer."""
     content = b""
     while block := os.read(reader.fileno(), 1 << 20):
         content += block

@@ -109,7 +109,7 @@ ORDERS: dict[str, Callable[[int], Order]] = {
 
 
 def memory_of(make: Callable[[int], Order], size: int) -> int:
-    """What an order of the data holds once it is in use. Tensors are not counted; weights take 8 bytes a sample."""
+    """Returns the bytes of an order of the data that is in use, without tensors; weights take 8 bytes a sample."""
     tracemalloc.start()
     order = make(size)
     order.indices(0, torch.arange(3))

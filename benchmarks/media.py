@@ -48,7 +48,7 @@ def noisy_images(num_images: int) -> Iterator[torch.Tensor]:
 
 
 def measure(images: list[torch.Tensor]) -> tuple[float, float]:
-    """Returns the seconds that Pillow needs to encode all of them, and those of their reports."""
+    """Returns the seconds that Pillow needs to encode all of them, and the seconds that their reports take."""
     pillow = [PIL.Image.fromarray((image.permute(1, 2, 0) * 255).byte().numpy()) for image in images]
     encode_s, report_s = 0.0, 0.0
     with tempfile.TemporaryDirectory() as home:

@@ -3,7 +3,7 @@
     python benchmarks/page.py [--home HOME] [--trials 10000] [--points 10000000] [--repeats 20]
 
 The first useful paint of a view is the time from the change of the address to the second frame after its content is
-there, in a page that was loaded anew and has no answer yet. The server is a process of its own. It needs Debian's
+there, in a page that was loaded again and has no answer yet. The server is a process of its own. It needs Debian's
 chromium and playwright. Without --home one is written first, which takes a minute or two.
 """
 
@@ -52,7 +52,7 @@ VIEWS = {
 }
 """The address of each view, and what is its content."""
 
-# Runs in the page, where the clock is that of its frames.
+# Runs in the page, where the clock is its frames' clock.
 _SHOW = """
 ([hash, selector]) => new Promise((resolve) => {
   const start = performance.now();

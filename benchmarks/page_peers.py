@@ -1,4 +1,4 @@
-"""The same 10^6 points in our page and in those of other trackers: time to the chart, memory, spikes that arrive.
+"""The same 10^6 points in our page and in other trackers' pages: time to the chart, memory, spikes that arrive.
 
     python benchmarks/page_peers.py [--points 1000000] [--environments DIRECTORY] [--data DIRECTORY]
 
@@ -190,7 +190,7 @@ def measure(contender: Contender, directory: Path, num_points: int) -> None:
 
 
 def visit(browser: Browser, contender: Contender, url: str, num_points: int) -> tuple[float, int, int]:
-    """The time to the chart in milliseconds, the memory of the scripts in bytes, and how many spikes have arrived."""
+    """Returns the time to the chart in ms, the scripts' memory in bytes, and the number of spikes that arrived."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     if contender.name == "Core SDK":  # as in a tab that has been entered before

@@ -3,10 +3,10 @@
     python benchmarks/page_home.py /tmp/page-home
     python benchmarks/page_server.py /tmp/page-home
 
-Each route is asked with ids drawn at random, over HTTP, and the long series of trial 1 is asked for beside; "first" is
-the first answer, before anything is remembered; "CPU" is the mean of the server's processor time of an answer, and of
-its looks at the records meanwhile. Then trials report at 100 Hz each in a home of their own, without pages and with 20
-pages that listen to events and ask for a curve at each change.
+Each route is asked with ids drawn at random, over HTTP, and the long series of trial 1 is asked for meanwhile; "first"
+is the first answer, before anything is remembered; "CPU" is the mean of the server's processor time of an answer, and
+of its looks at the records meanwhile. Then trials report at 100 Hz each in a home of their own, without pages and with
+20 pages that listen to events and ask for a curve at each change.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def measure_live(home: Path, num_trials: int, num_pages: int) -> None:
 
 
 def reports_us(home: Path, num_trials: int, num_reports: int = 500) -> float:
-    """The median over the trials of the median time of a report."""
+    """Returns the median over the trials of the median time of a report."""
     command = [sys.executable, "-c", _REPORTING, str(num_reports)]
     variables = os.environ | {"CORE_SDK_HOME": str(home)}
     trials = [subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) for _ in range(num_trials)]
@@ -147,7 +147,7 @@ def reports_us(home: Path, num_trials: int, num_reports: int = 500) -> float:
 
 
 def watch(server: Server, stop: threading.Event, heard: list[int]) -> None:
-    """An open page: it asks for a curve at each change, and adds the number of changes to `heard`."""
+    """Acts as an open page: asks for a curve at each change, and adds the number of changes to `heard`."""
     with contextlib.suppress(OSError):
         connection, stream = server.open("/api/v1/events")
         while not stop.is_set():

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def medians_ms(commands: Sequence[Sequence[str]], num_processes: int) -> list[float]:
-    """The commands take turns, so that a busy minute of the machine falls on all of them."""
+    """Returns the median time of each command. They take turns, so that a busy minute falls on all of them."""
     times: list[list[float]] = [[] for _ in commands]
     for _ in range(num_processes + 1):
         for command, durations in zip(commands, times, strict=True):

@@ -44,7 +44,7 @@ def measure(num_ranks: int, num_calls: int) -> None:
 
 
 def on_all_ranks(work: Callable[[Any, int], float], num_ranks: int, argument: int) -> list[float]:
-    """What `work` gives on each rank; 0 from one that is frozen."""
+    """Returns what `work` gives on each rank; 0 from one that is frozen."""
     spawn = multiprocessing.get_context("spawn")
     pipes = [spawn.Pipe(duplex=False) for _ in range(num_ranks)]
     processes = [
@@ -76,7 +76,7 @@ def run_rank(work: Callable[[Any, int], float], rank: int, size: int, argument: 
 
 
 def time_calls(context: core.Context, num_calls: int) -> float:
-    """The median of 20 turns, in µs."""
+    """Returns the median duration of 20 turns, in µs."""
     turns = []
     for _ in range(20):
         begin = time.perf_counter()

@@ -71,7 +71,7 @@ class Plan:
     kind: str
     moment: str
     turn: int
-    """The moment is that of this turn of the training's loop, and this share of it has passed."""
+    """The moment lies in this turn of the training's loop, of which this share has passed."""
     share: float
     folder: Path
 
@@ -93,7 +93,7 @@ class Training(Protocol):
     def stop(self) -> None: ...
 
     def wait(self) -> list[str]:
-        """What is wrong with how they have ended; they have after this."""
+        """Waits for their end, and returns what is wrong with it."""
 
 
 def main() -> None:
@@ -134,7 +134,7 @@ def stop_all(plans: Iterator[Plan], starter: Starter, at_once: int) -> list[Resu
 
 
 def tell(results: Sequence[Result]) -> float:
-    """The share of stops that were kept."""
+    """Returns the share of stops that were kept."""
     num_kept = sum(not result.problems for result in results)
     counts = collections.Counter((each.plan.kind, each.plan.moment) for each in results if not each.problems)
     for kind in KINDS:
@@ -433,7 +433,7 @@ def await_moment(plan: Plan) -> bool:
 
 
 def problems_of_records(home: Home) -> list[str]:
-    """What is missing of a paused trial with a good checkpoint of its last step."""
+    """Returns what is missing of a paused trial with a good checkpoint of its last step."""
     folder = home.trial(1)
     try:
         records = list(read_records(folder.journal_path(1)))

@@ -126,7 +126,7 @@ class Way:
             return float(again.read_text()) - float(failed.read_text())
 
     def keeps_what_was_reported(self) -> bool:
-        """Whether a training begins again with the checkpoint of the report after which rank 1 was killed."""
+        """Returns whether a training begins again with the checkpoint of the report after which rank 1 was killed."""
 
         def function() -> int:
             if trainer().get_checkpoint() is not None:
@@ -145,7 +145,7 @@ class Way:
 
 
 def trainer() -> Any:
-    """The module with `report()` and its like, also in workers."""
+    """Returns the module with `report()` and its like, also in workers."""
     import importlib
 
     importlib.import_module(os.environ["BENCHMARKED"] + ".collective")  # Ray Train does not import it by itself

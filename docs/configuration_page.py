@@ -135,7 +135,7 @@ All searchers have these keys:
 
 
 def page() -> str:
-    """The text of the page."""
+    """Returns the text of the page."""
     return "\n".join(
         [
             INTRODUCTION,
@@ -167,7 +167,7 @@ def _table(fields: Iterable[FieldInfo], section: str = "") -> Iterator[str]:
 
 
 def _section(name: str, kind: Any) -> Iterator[str]:
-    """The keys of a section, and of those inside, each with a heading."""
+    """Yields the keys of a section, and of the sections inside, each with a heading."""
     for section in sections(kind):
         if section.__struct_config__.tag is None and fields_of(section):
             yield f"## `{name}`\n\n{section.__doc__}\n"

@@ -104,14 +104,14 @@ class Page:
 
 
 def members(kind: type) -> dict[str, Any]:
-    """The public methods and properties of a class, in the order of its source, inherited ones last."""
+    """Returns the public methods and properties of a class, in the order of its source, inherited ones last."""
     ours = [base for base in kind.__mro__ if base.__module__.startswith("core_sdk")]
     found = {name: value for base in reversed(ours) for name, value in vars(base).items() if _is_member(name, value)}
     return {name: found[name] for base in ours for name in vars(base) if name in found}
 
 
 def attributes(kind: type) -> dict[str, tuple[str, str]]:
-    """The public attributes of a class that have a type: each with its type, and the text that follows it."""
+    """Returns the public attributes of a class that have a type: each with its type, and the text that follows it."""
     found = {}
     for base in reversed([base for base in kind.__mro__ if base.__module__.startswith("core_sdk")]):
         (body,) = (node.body for node in ast.parse(textwrap.dedent(inspect.getsource(base))).body)  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ def attributes(kind: type) -> dict[str, tuple[str, str]]:
 
 
 def _section(name: str, described: Any, known: set[str]) -> Iterator[str]:
-    """The section of a name. `known` are the members of a class that another section has described."""
+    """Yields the section of a name. `known` are the members of a class that another section has described."""
     yield f"## `{name}`\n"
     if not inspect.isclass(described):
         yield from _call(name, described)
@@ -154,7 +154,7 @@ def _section(name: str, described: Any, known: set[str]) -> Iterator[str]:
 
 
 def _call(name: str, function: Callable[..., Any]) -> Iterator[str]:
-    """The signature, and the docstring."""
+    """Yields the signature and the docstring of a function or class."""
     signature = inspect.signature(function)
     parameters = [each for each in signature.parameters.values() if each.name not in ("self", "cls")]
     arguments = [_argument(each) for each in parameters]
@@ -190,7 +190,7 @@ def _is_member(name: str, value: object) -> bool:
 
 
 def _function(member: Any) -> Callable[..., Any]:
-    """What is behind a property or a class method."""
+    """Returns what is behind a property or a class method."""
     function: Callable[..., Any] = getattr(member, "fget", None) or getattr(member, "__func__", member)
     return function
 

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def record(command: Sequence[str]) -> tuple[list[Line], int]:
-    """The lines that the command shows on a terminal, and its exit status."""
+    """Returns the lines that the command shows on a terminal, and its exit status."""
     begun_at, lines, text = time.monotonic(), list[Line](), ""
     process_id, terminal = pty.fork()
     if process_id == 0:
@@ -81,7 +81,7 @@ def record(command: Sequence[str]) -> tuple[list[Line], int]:
 
 
 def render(lines: Sequence[Line]) -> str:
-    """An SVG whose text moves up as the lines appear, in a loop. Without animation it shows the end."""
+    """Returns an SVG whose text moves up as the lines appear, in a loop. Without animation it shows the end."""
     rows = [(line.shown_at, row) for line in lines for row in _wrapped(line.text)]
     times = _shortened([shown_at for shown_at, _ in rows])
     duration = (times[-1] if times else 0.0) + LAST_PAUSE_S
@@ -123,7 +123,7 @@ def _chunks(terminal: int) -> Iterator[str]:
 
 
 def _last_state(line: str) -> str:
-    """What is left of a line that was written several times, as progress bars are."""
+    """Returns what is left of a line that was written several times, as progress bars are."""
     states = [state for state in _ESCAPES_BUT_COLOURS.sub("", line).split("\r") if state]
     return states[-1] if states else ""
 
