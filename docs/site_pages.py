@@ -1,6 +1,6 @@
 """Builds the documentation as a site: `python docs/site_pages.py`, which writes build/site.
 
-With `--publish DIRECTORY` it also stands there, as the present version beside those that are published already.
+With `--publish DIRECTORY` it also stands there, as the present version next to the ones that are published already.
 
 The pages are the documents of this directory, with the README as the first one. The references of the packages and of
 all commands are made here: from docstrings, and from the command line's own help. Zensical makes HTML of them, with

@@ -53,7 +53,7 @@ class Channel(ABC):
 
     @abstractmethod
     def listen(self, topic: str, listener: Listener) -> None:
-        """Has a thread of the channel call `listener` with all notices of this topic, including earlier ones."""
+        """Lets a thread of the channel call `listener` with all notices of this topic, including earlier ones."""
 
     @abstractmethod
     def tell_chief(self, topic: str, content: bytes) -> None:

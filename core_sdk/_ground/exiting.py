@@ -41,14 +41,14 @@ class ProgramExit:
         return cls._only
 
     def replace(self, status: int, trial: object) -> None:
-        """Has the program exit with `status` if it would exit with 0, unless it begins an attempt of `trial` again.
+        """Makes the program exit with `status` instead of 0, unless it begins an attempt of `trial` again.
 
         All that Python does at its exit is done before.
         """
         self._status_if_well_by_trial[trial] = status
 
     def replace_for(self, error: BaseException, status: int) -> None:
-        """Has the program exit with `status` if `error` ends it."""
+        """Makes the program exit with `status` if `error` ends it."""
         self._status_by_error[id(error)] = status
 
     def begin(self, trial: object) -> None:

@@ -1,4 +1,4 @@
-"""Imports modules on first use, and the code that was stored with a checkpoint beside the code that is running.
+"""Imports modules on first use, and the code that was stored with a checkpoint next to the code that is running.
 
 `sys.modules` holds only one module of a name. While `import_from_path` is open, modules whose names are in the path are
 therefore taken out. At the end they replace those from the path, which live on while something refers to them.

@@ -17,7 +17,7 @@ STEPS = {"step": "steps_completed", "steps": "steps_completed", "global_step": "
 
 
 def says_what_is_meant(words: Mapping[str, str]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Has a function say in its `TypeError` which argument was meant. `words` has names that others have for its own.
+    """Makes a function say in its `TypeError` which argument was meant. `words` has names that others have for its own.
 
     A function without positional arguments also says that it takes all by name.
     """

@@ -15,7 +15,7 @@ from core_sdk.core import Context
 logger = logging.getLogger("core_sdk.runtime")
 
 TIME_METRICS = frozenset({"batches", "epochs"})
-"""The metrics that are reported beside a trial's own."""
+"""The metrics that are reported in addition to a trial's own."""
 
 
 class BestValidation:

@@ -13,7 +13,7 @@ from core_sdk.loop._moving import like
 
 
 def autocasting(model: nn.Module, device: torch.device) -> nn.Module:
-    """Has the model run its forward pass under autocast and return float32. Returns the same model."""
+    """Makes the model run its forward pass under autocast and return float32. Returns the same model."""
     if not isinstance(model.forward, _AutocastForward):
         model.forward = _AutocastForward(model.forward, device.type)
     return model

@@ -304,7 +304,7 @@ def load_all(what: str, targets: Sequence[Any], states: Sequence[Any]) -> None:
 
 
 def _compile(model: nn.Module, arguments: Mapping[str, Any]) -> None:
-    """Has calls of the model run its compiled forward pass. Its class, attributes and state do not change.
+    """Makes calls of the model run its compiled forward pass. Its class, attributes and state do not change.
 
     `Module.compile()` does the same, but silently skips torch's own modules, such as `nn.Sequential`.
     """

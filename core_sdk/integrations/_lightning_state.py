@@ -14,7 +14,7 @@ from core_sdk.loop._state import restore_random_numbers
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
-# What `ModelCheckpoint` knows of its saves beside its state: whether one waits for a validation, and the last one.
+# What `ModelCheckpoint` knows of its saves besides its state: whether one waits for a validation, and the last one.
 _SAVES = ("_defer_save_until_validation", "_last_global_step_saved", "_last_checkpoint_saved")
 
 
@@ -29,7 +29,7 @@ def capture(trainer: Trainer) -> dict[str, Any]:
 
 
 def withhold_last_saves(trainer: Trainer) -> None:
-    """Has `ModelCheckpoint(save_last=True)` save nothing at the end of a stopped training, which is not the end."""
+    """Keeps `ModelCheckpoint(save_last=True)` from saving at the end of a stopped training, which is not the end."""
     for callback in trainer.checkpoint_callbacks:
         if not vars(callback).get("_last_checkpoint_saved", True):
             vars(callback).update(_last_checkpoint_saved="none")

@@ -74,7 +74,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _alike(host: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
-    """Returns the copy as what the original is beside its numbers: a parameter, or one that requires gradients."""
+    """Returns the copy as a parameter, or as one that requires gradients, if the original is one."""
     if isinstance(original, torch.nn.Parameter):
         return torch.nn.Parameter(host, original.requires_grad)
     return host.requires_grad_(original.requires_grad)

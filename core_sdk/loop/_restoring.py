@@ -21,7 +21,7 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def load_object(name: str, target: Any, state: Any) -> None:
-    """Has `target` load its `state`. Raises `StateMismatchError` with `name`, the script's name of the object."""
+    """Makes `target` load its `state`. Raises `StateMismatchError` with `name`, the script's name of the object."""
     if isinstance(target, torch.optim.Optimizer) and (found := _optimizer_differences(target.state_dict(), state)):
         raise StateMismatchError(repr(name), found)
     if not isinstance(target, torch.nn.Module):

@@ -77,7 +77,7 @@ class ReproducibleShuffleSampler(Sampler[Any]):
         """The number of orders that the generator has given."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Has the next iteration use the order of this epoch, counted from 0."""
+        """Makes the next iteration use the order of this epoch, counted from 0."""
         self._epoch = epoch
 
     def __len__(self) -> int:

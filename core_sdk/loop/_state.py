@@ -39,7 +39,7 @@ class Loader(Protocol):
 
 
 class State:
-    """The named objects that a training keeps in its checkpoints, beside the random numbers of all ranks.
+    """The named objects that a training keeps in its checkpoints, besides the random numbers of all ranks.
 
         loader = loop.resumable(loader, seed=0)
         state = loop.State(model=model, optimizer=optimizer, loader=loader)

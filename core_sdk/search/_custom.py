@@ -69,17 +69,17 @@ class SearchMethod(ABC):
 
     @abstractmethod
     def on_trial_created(self, searcher_state: SearcherState, request_id: UUID) -> list[Operation]:
-        """Is called when a trial exists that `Create` asked for."""
+        """Called when a trial exists that `Create` asked for."""
 
     @abstractmethod
     def on_validation_completed(
         self, searcher_state: SearcherState, request_id: UUID, metric: Any, train_length: int
     ) -> list[Operation]:
-        """Is called when a trial has reported `metric` after training until `train_length`."""
+        """Called when a trial has reported `metric` after training until `train_length`."""
 
     @abstractmethod
     def on_trial_closed(self, searcher_state: SearcherState, request_id: UUID) -> list[Operation]:
-        """Is called when a trial has ended. No event of this trial follows."""
+        """Called when a trial has ended. No event of this trial follows."""
 
     @abstractmethod
     def progress(self, searcher_state: SearcherState) -> float:
@@ -89,7 +89,7 @@ class SearchMethod(ABC):
     def on_trial_exited_early(
         self, searcher_state: SearcherState, request_id: UUID, exited_reason: ExitedReason
     ) -> list[Operation]:
-        """Is called when a trial has ended before its training was complete. `on_trial_closed` follows."""
+        """Called when a trial has ended before its training was complete. `on_trial_closed` follows."""
 
     @abstractmethod
     def save_method_state(self, path: Path) -> None:

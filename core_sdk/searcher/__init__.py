@@ -1,4 +1,4 @@
-"""Searches by your own method: a Python class that a runner drives, beside the master that runs the trials.
+"""Searches by your own method: a Python class that a runner drives, next to the master that runs the trials.
 
     from core_sdk.searcher import LocalSearchRunner
 

@@ -44,7 +44,7 @@ class Replicas(TrainingWorkers):
     def hold_state(self) -> Callable[[], bytes]:
         """Copies the state of the training in the memory of worker 0. Returns a function that reads the copy.
 
-        It works in any thread, beside other calls, until the next copy is made.
+        It works in any thread, also during other calls, until the next copy is made.
         """
         random_states = self.call(Runner.hold_state)
         return partial(self.group.call_in_thread, 0, OnRunner(Runner.held_state), random_states)

@@ -117,8 +117,8 @@ class PyTorchTrainer:
 
         A trial that is resumed goes on from its newest checkpoint. `keep` says what it takes from there: "all";
         "model", the weights alone; or a set of "models", "optimizers", "lr_schedulers" and "training", which is the
-        number of passes, the place in the data and the random numbers. The rest begins anew. The default is "all"; from
-        the checkpoint of another trial it is "model". `core-sdk trial continue --keep` has precedence.
+        number of passes, the place in the data and the random numbers. The rest begins from nothing. The default is
+        "all"; from the checkpoint of another trial it is "model". `core-sdk trial continue --keep` has precedence.
 
         Raises `ValueError` for options that exclude each other, or for a Context that has had its trainer;
         `WorkersNotStartedError`, `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
@@ -324,7 +324,7 @@ class PyTorchTrainer:
         """Continues from a file of `save()`, which may come from another number of workers.
 
         `keep` says what is taken from the file, in the words of `PyTorchTrainer(keep=…)`. The rest stays as it is; it
-        begins anew if the workers have ended. The file is read by `torch.load(weights_only=True)`.
+        begins from nothing if the workers have ended. The file is read by `torch.load(weights_only=True)`.
 
         Raises `StateMismatchError` if it holds other models, and `ValueError` if it is not a file of `save()`.
         """

@@ -64,13 +64,13 @@ class Checkpoint:
                 yield str(directory)
 
     def get_metadata(self) -> dict[str, Any]:
-        """Returns the metadata that `set_metadata()` has written beside the files; empty if there is none."""
+        """Returns the metadata that `set_metadata()` has written next to the files; empty if there is none."""
         with self.as_directory() as directory:
             file = Path(directory, _METADATA_FILE)
             return dict(json.loads(file.read_text())) if file.exists() else {}
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Writes metadata beside the files, before `report()`. Raises `ValueError` if the checkpoint was stored."""
+        """Writes metadata next to the files, before `report()`. Raises `ValueError` if the checkpoint was stored."""
         if self.storage_id is not None:
             raise ValueError(
                 f"checkpoint {self.storage_id} was stored, and does not change any more: set its metadata before "

@@ -8,7 +8,7 @@ from typing import Any
 from core_sdk._ground.records import number_of, to_json
 
 VALUES = "values"
-"""The group in which they are recorded, beside the numbers of the same report."""
+"""The group in which they are recorded, apart from the numbers of the same report."""
 
 
 def is_value(value: Any) -> bool:

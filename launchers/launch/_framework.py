@@ -74,7 +74,7 @@ class Framework(ABC):
         """
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
-        """Returns the variables of a rank beside torchrun's, which are in `rank`."""
+        """Returns the variables of a rank besides torchrun's, which are in `rank`."""
         return {}
 
     def cores(self, local_rank: int, local_size: int) -> Sequence[int]:

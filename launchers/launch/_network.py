@@ -68,7 +68,7 @@ def interface_of(address: str) -> str | None:
 
 
 def enable_keepalive() -> None:
-    """Has all open connections break when the other side has not answered for half a minute.
+    """Makes all open connections break when the other side has not answered for half a minute.
 
     They are torch's connections to its stores on other nodes. Otherwise a request to a host that is cut off would wait
     for a quarter of an hour, and a connection on which an answer is due would wait forever.

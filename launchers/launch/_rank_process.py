@@ -47,7 +47,7 @@ def start_rank(
 
 @contextlib.contextmanager
 def _on_cores(cores: Sequence[int]) -> Iterator[None]:
-    """Has this thread run on these cores, and all that it starts inside the block. Does nothing without cores."""
+    """Keeps this thread, and all that it starts inside the block, on these cores. Does nothing without cores."""
     if not cores:
         yield
         return

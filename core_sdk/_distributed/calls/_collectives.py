@@ -393,7 +393,7 @@ def milliseconds_until(deadline: float) -> float:
 
 
 def _close_in_child(channel: StarChannel) -> None:
-    """Has forked processes close the channel's connections.
+    """Makes forked processes close the channel's connections.
 
     A data-loader worker that kept them open would hide the death of this rank from the others.
     """

@@ -70,7 +70,7 @@ class ControlThread:
         self._wakeup.wake()
 
     def call(self, action: Callable[[], None]) -> None:
-        """Has the thread call `action` soon. Does not block."""
+        """Makes the thread call `action` soon. Does not block."""
         self._posts.append(action)
         self._wakeup.wake()
 

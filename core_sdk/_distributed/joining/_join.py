@@ -70,7 +70,7 @@ def join_ranks(
 def join_again(
     identity: RankIdentity, everyone: StarChannel, options: JoinOptions, listen_options: ListenOptions
 ) -> StarChannel:
-    """Forms a second group of all ranks, beside `everyone`. Collective; raises a `ChannelError`."""
+    """Forms a second group of all ranks, in addition to `everyone`. Collective; raises a `ChannelError`."""
     with Listeners() as listeners:
         key = secrets.token_bytes(32)
         address = everyone.broadcast_outcome(lambda: _listen(listeners, identity, listen_options, key))

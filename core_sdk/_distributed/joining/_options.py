@@ -11,7 +11,7 @@ JOIN_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class JoinOptions:
-    """The arguments of a `DistributedContext` beside the six numbers."""
+    """The arguments of a `DistributedContext` besides the six numbers."""
 
     chief_ip: str | None = None
     number: int = DEFAULT_NUMBER

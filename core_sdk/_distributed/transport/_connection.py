@@ -201,7 +201,7 @@ class Connection:
             raise ConnectionEndedError("its descriptor was closed")
 
     def expect_answers(self) -> None:
-        """Has the connection end if the peer's host does not confirm sent data for half a minute.
+        """Ends the connection if the peer's host does not confirm sent data for half a minute.
 
         Not for connections whose peer may leave data unread for longer while it computes.
         """

@@ -1,4 +1,4 @@
-"""The messages that ranks exchange beside the collectives."""
+"""The messages that ranks exchange besides the collectives."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Reproducibility(Section, frozen=True):
 
 
 class SlurmOptions(Section, frozen=True):
-    """The resources that jobs of an experiment request from Slurm, beside their slots."""
+    """The resources that jobs of an experiment request from Slurm, besides their slots."""
 
     partition: Annotated[str, about("the partition; else the default one")] = ""
     account: Annotated[str, about("the account that is charged")] = ""
@@ -63,7 +63,7 @@ class SlurmOptions(Section, frozen=True):
 
 
 class RayOptions(Section, frozen=True):
-    """The resources that trials request from a Ray cluster, beside their slots."""
+    """The resources that trials request from a Ray cluster, besides their slots."""
 
     nodes: (
         Annotated[

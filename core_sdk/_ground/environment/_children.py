@@ -75,7 +75,7 @@ _SECRET_NAME = re.compile(
 )
 _URL_WITH_USER = re.compile(r"://[^/?#\s]*@")
 
-# What a training needs on another host beside the recorded variables. Secrets are passed only if the user names them.
+# What a training needs on another host besides the recorded variables. Secrets are passed only if the user names them.
 _PASSED_NAMES = _RECORDED_NAMES | {"LOGLEVEL", "XDG_DATA_HOME", CHANNEL_KEY_VARIABLE, PASS_VARIABLES_VARIABLE}
 # They name the job, so that it continues after a requeue. Those of a step would say that srun has placed us.
 _PASSED_NAMES |= {
@@ -117,7 +117,7 @@ _NEVER_PASSED = frozenset(
 _PASSED_IF_NAMED = frozenset({"CUDA_VISIBLE_DEVICES"})
 # The variables in which launchers tell a rank its place, and where ranks meet.
 _OF_LAUNCH = frozenset({"MASTER_ADDR", "MASTER_PORT", CHIEF_IP_VARIABLE, RENDEZVOUS_VARIABLE, LAUNCH_DIR_VARIABLE})
-# What a process has from its login beside the passed variables.
+# What a process has from its login besides the passed variables.
 _LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
 
 

@@ -90,7 +90,7 @@ def line_prefix_template(variables: Mapping[str, str] = os.environ) -> str:
 
 @contextlib.contextmanager
 def unshared_store() -> Iterator[None]:
-    """Has torch's rendezvous look up a new place for the ranks' store in each meeting, inside the block.
+    """Makes torch's rendezvous look up a new place for the ranks' store in each meeting, inside the block.
 
     Otherwise it tells nodes that come later of no place at all (seen with torch 2.13). For a process in which nothing
     else uses torch's rendezvous.
@@ -101,7 +101,7 @@ def unshared_store() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_torch() -> Iterator[None]:
-    """Has a torch that is imported inside the block write no warnings of its C++ code, unless the user has said which.
+    """Keeps a torch that is imported inside the block from printing C++ warnings, unless the user has said which.
 
     The processes that this one starts later are not quiet.
     """

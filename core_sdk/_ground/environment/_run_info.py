@@ -39,12 +39,12 @@ def run_info() -> ClusterInfo | None:
 
 
 def use_run_info(path: Path) -> None:
-    """Has `get_cluster_info()` describe another attempt, in this process and those that it starts later."""
+    """Makes `get_cluster_info()` describe another attempt, in this process and those that it starts later."""
     os.environ[RUN_INFO_VARIABLE] = str(path)
 
 
 def use_trial_seed(seed: int) -> None:
-    """Has `trial_seed()` return the seed of the trial that this process has begun."""
+    """Makes `trial_seed()` return the seed of the trial that this process has begun."""
     os.environ[SEED_VARIABLE] = f"{os.getpid()}:{seed}"
 
 

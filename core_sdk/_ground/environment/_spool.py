@@ -14,7 +14,7 @@ def spool_variables(home: Path) -> dict[str, str]:
 
 
 def use_home(home: Path, spool: Path | None) -> None:
-    """Has this process keep its records in `home`, or in `spool`, from which they are copied to `home`."""
+    """Makes this process keep its records in `home`, or in `spool`, from which they are copied to `home`."""
     if spool is None and os.environ.get(HOME_VARIABLE) == str(home):
         return  # `home` may itself be a spool
     os.environ[HOME_VARIABLE] = str(spool or home)

@@ -105,7 +105,7 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
 
 
 class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
-    """`<home>/experiments/<id>/submission.json`: what the trials of an experiment need beside its configuration."""
+    """`<home>/experiments/<id>/submission.json`: what the trials of an experiment need besides its configuration."""
 
     format: int = 1
     code: str | None = None

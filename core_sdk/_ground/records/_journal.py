@@ -30,7 +30,7 @@ class AttemptStarted(Line, tag="attempt"):
     rank: int = 0
     """The rank that writes the journal. The attempt's own journal is written by rank 0."""
     writer: str = ""
-    """The name of the writer beside the ranks that keeps the journal. `host` and `pid` belong to its process."""
+    """The name of the writer, which is no rank, that keeps the journal. `host` and `pid` belong to its process."""
     home: str = ""
     """The identity of the home in which the attempt ran. A copy of that home has another one."""
     is_spooled: bool = False

@@ -1,4 +1,4 @@
-"""Media: values of a report that are files beside the journal."""
+"""Media: values of a report that are files next to the journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core_sdk._ground.decoding import convert
 
 MEDIA_TAG = "$media"
 MEDIA_DIRECTORY = "media"
-"""The directory, beside the journal, of the files."""
+"""The directory of the files, next to the journal."""
 
 MEDIA_KINDS = ("image", "audio", "video", "histogram", "table", "text", "figure", "confusion_matrix")
 

@@ -26,7 +26,7 @@ from core_sdk.errors import InvalidNameError
 Metric = int | float
 
 Source = int | str
-"""The keeper of a journal of an attempt: a rank, or a writer beside the ranks, by its name."""
+"""The keeper of a journal of an attempt: a rank, or a writer, which is no rank, by its name."""
 
 WRITER_NAME = "[A-Za-z][A-Za-z0-9_-]{0,63}"
 """The names of writers, which files are called by, as a regular expression."""

@@ -114,7 +114,7 @@ class Guardian:
                 self._process.wait()
 
     def end_all(self) -> None:
-        """Has the guardian kill all and remove the directory, as if the supervisor had died. Does not wait."""
+        """Makes the guardian kill all and remove the directory, as if the supervisor had died. Does not wait."""
         with self._lock:
             self._is_over = True
             self._close_descriptors()

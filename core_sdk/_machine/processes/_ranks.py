@@ -123,7 +123,7 @@ class RankProcesses:
             _signal(pid, number)
 
     def show_stacks(self) -> None:
-        """Has the running ranks write where they stand to their stderr. They die of it.
+        """Makes the running ranks write their stacks to their stderr. They die of it.
 
         A rank's Python does that at SIGABRT if it was started with `PYTHONFAULTHANDLER=1`, also inside C code.
         """

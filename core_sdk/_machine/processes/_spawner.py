@@ -1,7 +1,7 @@
 """A spawner: a process that has imported modules once, and forks others, which need not import them again.
 
 Agents are forked by it for a master, which starts many, and workers for each `fit()`, so that importing torch does not
-take seconds each time. Spare processes that are executed ahead were measured beside it, with torch on 2 busy cores.
+take seconds each time. Spare processes that are executed ahead were measured with it, with torch on 2 busy cores.
 After one `fit()`, the next takes 1 s with 2 forked workers and 2.5 s with 8; until as many spare ones have imported
 torch again, it takes 8 s and 35 s. A forked worker has 18 MiB of memory of its own, an executed one 150. And what has
 been forked begins like new: the spawner has never run code of the user's.

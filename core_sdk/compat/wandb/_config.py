@@ -39,7 +39,7 @@ def default_config() -> dict[str, Any]:
 
 
 def _of_file(path: Path) -> dict[str, Any]:
-    """Returns the values of one of wandb's files, where each stands alone or, beside a description, under `value`."""
+    """Returns the values of one of wandb's files, where each stands alone or, next to a description, under `value`."""
     found = yaml.safe_load(path.read_text())
     if not isinstance(found, dict):
         raise ValueError(f"{path} is no configuration: it must be a YAML mapping of names to values")

@@ -275,7 +275,7 @@ class Run(OfOneProcess):
         """Does nothing: the end of the process tells how the trial has ended."""
 
     def sync_tensorboard(self) -> None:
-        """Has what `SummaryWriter`s write reported too, until the run ends."""
+        """Reports what `SummaryWriter`s write, too, until the run ends."""
         if self._history is not None and self._event_writers is None:
             self._event_writers = EventWriters(self._report_event)
 

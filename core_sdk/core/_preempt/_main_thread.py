@@ -20,7 +20,7 @@ def is_main_thread() -> bool:
 
 
 class MainThread:
-    """Has the main thread run a call, even while it waits for a lock, for input or for time to pass."""
+    """Makes the main thread run a call, even while it waits for a lock, for input or for time to pass."""
 
     def __init__(self) -> None:
         """Called in the main thread. If it is called in another one, or if SIGURG is in use, it is not reachable."""
@@ -44,7 +44,7 @@ class MainThread:
             logger.warning("stop signals are not caught until the main thread returns from a long call of C code")
 
     def wake(self) -> None:
-        """Has the main thread run handlers of signals that it may have missed, if it has run a call; does not block.
+        """Makes the main thread run handlers of signals that it may have missed, if it has run a call; does not block.
 
         Python runs no handler for a signal that comes at the moment when the main thread begins to wait for a lock, or
         that the system gives to another thread.

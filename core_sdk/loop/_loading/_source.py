@@ -45,7 +45,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def state(self, position: Position) -> dict[str, Any]:
-        """Returns the values that `load()` needs beside the position, and those that must be the same then."""
+        """Returns the values that `load()` needs besides the position, and the values that must be the same then."""
 
     @abc.abstractmethod
     def load(self, state: dict[str, Any], position: Position) -> None:

@@ -114,7 +114,7 @@ class PyTorchTrialContext(TrialContext):
         return scaler
 
     def autocast_forward_pass(self, to_wrap: nn.Module) -> nn.Module:
-        """Has the model compute in mixed precision and return float32. Returns the same model."""
+        """Makes the model compute in mixed precision and return float32. Returns the same model."""
         return autocasting(to_wrap, self.device)
 
     def configure_apex_amp(

@@ -41,7 +41,7 @@ class TrialCallbacks:
             hook(*args)
 
     def call_at_end(self, ends: contextlib.ExitStack) -> None:
-        """Has `ends` call `on_exception()` if an error ends the training, and `on_trial_shutdown()` in any case."""
+        """Makes `ends` call `on_exception()` if an error ends the training, and `on_trial_shutdown()` in any case."""
         for hook in reversed(self.hooks("on_trial_shutdown")):
             ends.callback(hook)
 

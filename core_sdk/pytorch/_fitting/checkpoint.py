@@ -51,7 +51,7 @@ def checked_file(directory: Path, name: str, checkpoint: str, advice: str) -> Pa
 
 
 def read_content(runtime: Runtime, file: Path, **options: Any) -> dict[str, Any]:
-    """Returns the content of a checkpoint's state file, with the tensors of the files beside it.
+    """Returns the content of a checkpoint's state file, with the tensors of the files next to it.
 
     `options` go to `torch.load`.
     """

@@ -20,7 +20,7 @@ class FitProgress(TrainingProgress):
 
     @property
     def shown(self) -> dict[str, Any]:
-        """The progress as it is reported beside the metrics."""
+        """The progress as it is reported with the metrics."""
         batches, epochs, *_ = self.counts
         return {"batches": batches, "epochs": epochs}
 

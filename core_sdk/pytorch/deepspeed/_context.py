@@ -179,7 +179,7 @@ class DeepSpeedTrialContext(TrialContext):
         self._runtime.mpu = mpu
 
     def disable_auto_grad_accumulation(self) -> None:
-        """Has `train_batch()` called once a batch; it then trains on all of its micro-batches itself."""
+        """Makes the Trainer call `train_batch()` once a batch, which then trains on all of its micro-batches itself."""
         self._runtime.accumulates_itself = True
 
     def disable_dataset_reproducibility_checks(self) -> None:

@@ -21,7 +21,7 @@ class TorchConfig:
     """The options with which torch.distributed is set up."""
 
     backend: str | None = None
-    """The default is NCCL beside Gloo with `use_gpu`, otherwise Gloo."""
+    """The default is NCCL together with Gloo with `use_gpu`, otherwise Gloo."""
     timeout_s: float = 1800.0
     """The time that a collective may take."""
 

@@ -155,7 +155,7 @@ class NodeLauncher:
         return nodes
 
     def _variables(self, start: Start, nodes: Sequence[NodeFacts]) -> dict[int, dict[str, str]]:
-        """Returns what the ranks are told beside the launcher's own environment, by local rank."""
+        """Returns what the ranks are told besides the launcher's own environment, by local rank."""
         directory = self.launch.directory
         common = {
             # Otherwise output would appear in blocks, and the last block of a killed rank would be lost.

@@ -231,6 +231,6 @@ class LocalTeam(Team):
 
 
 def _shut_down(connection: Connection[bytes, bytes]) -> None:
-    """Has a thread that reads from the connection get an `EOFError`. Keeps its descriptor from being reused."""
+    """Ends reading from the connection with an `EOFError`. Keeps its descriptor from being reused."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same, contextlib.suppress(OSError):
         same.shutdown(socket.SHUT_RDWR)

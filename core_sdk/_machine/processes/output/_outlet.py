@@ -137,7 +137,7 @@ class Outlet(Sink):
 
 
 class FileCopy(Outlet):
-    """A file to which text is appended, beside what is shown."""
+    """A file to which the text is appended in addition to being shown."""
 
     def __init__(self, path: str) -> None:
         """Raises `OSError`."""

@@ -1,4 +1,4 @@
-"""Has what `SummaryWriter`s write into event files reported, too."""
+"""Reports what `SummaryWriter`s write into event files, too."""
 
 from __future__ import annotations
 
