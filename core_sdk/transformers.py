@@ -54,7 +54,7 @@ class DetCallback(CoreSDKCallback):
         return {name: value for name, value in metrics.items() if not parts or any(part in name for part in parts)}
 
     def _upload(self, directory: Path, metadata: dict[str, Any] | None) -> str:
-        """The names of the files begin with that of the directory, so that scripts find them below `output_dir`."""
+        """Uploads a directory. Its name begins the files' names, so that scripts find them below `output_dir`."""
         if metadata is not None and self._user_data is not None:
             (directory / _USER_DATA).write_text(json.dumps(self._user_data))
         root = directory.parent

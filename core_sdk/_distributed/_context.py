@@ -1,4 +1,4 @@
-"""Who is who among the ranks of a trial, and their collectives."""
+"""The numbers of a trial's ranks, and their collectives."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to 
     attempt: int
     group: str
     steps_completed: int | None
-    """None for the profiler's groups, which belong to a time only."""
+    """The step; None for the profiler's groups, which belong to a time only."""
     time: float
     metrics: dict[str, Any]
     """Numbers and `MediaFile`s; in generic groups also JSON values."""
@@ -247,7 +247,7 @@ class AttemptRow:
     attempt: int
     is_running: bool
     log_size_bytes: int | None
-    """None if its output was not kept."""
+    """The size of its output; None if its output was not kept."""
     ranks: tuple[Source, ...] = (0,)
     """The ranks and the writers that keep a journal of it."""
 

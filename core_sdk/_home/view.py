@@ -115,9 +115,9 @@ class View(Protocol):
     ) -> list[SeriesBucket]:
         """Returns at most `num_buckets` buckets, equally wide in steps, in order; buckets without points are left out.
 
-        `within` is the first and the last step to include. With `superseded_of`, the points are those of this attempt
-        that later ones have superseded. With `is_profile`, the series is a figure of the profiler of a rank, and its
-        steps are milliseconds since the Unix epoch.
+        `within` is the first and the last step to include. With `superseded_of`, the points are the ones of this
+        attempt that later ones have superseded. With `is_profile`, the series is a figure of the profiler of a rank,
+        and its steps are milliseconds since the Unix epoch.
         """
 
     def step_range(

@@ -18,7 +18,7 @@ class CheckpointConfig:
     """The rule by which checkpoints of a training are kept. The newest one is always kept."""
 
     num_to_keep: int | None = None
-    """None keeps all."""
+    """The number of checkpoints that are kept; None keeps all."""
     checkpoint_score_attribute: str | None = None
     """The metric by which the best ones are kept; None keeps the newest ones."""
     checkpoint_score_order: Order = "max"

@@ -25,7 +25,7 @@ class TrialMetrics:
     trial_run_id: int
     """The number of the attempt that reported."""
     steps_completed: int | None
-    """None for the profiler's groups, which belong to a time, not to a step."""
+    """The step; None for the profiler's groups, which belong to a time, not to a step."""
     end_time: datetime
     """The time of the report in UTC, by the clock of the training's machine."""
     metrics: dict[str, Any]

@@ -17,7 +17,7 @@ def unavailable(call: str, advice: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-_NO_USERS = "There are no users: the home belongs to whoever may write to its folder"
+_NO_USERS = "There are no users: the home belongs to everybody who may write to its folder"
 _NO_WORKSPACES = "There are no workspaces and projects: labels tell experiments apart"
 
 FUNCTIONS = {

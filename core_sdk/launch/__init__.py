@@ -2,6 +2,6 @@
 
 from importlib.util import find_spec
 
-# The modules of this package are those of `launch`, which `core_sdk` does not import.
+# The modules of this package are the modules of `launch`, which `core_sdk` does not import.
 _found = find_spec("launch")
 __path__ = [] if _found is None else [*(_found.submodule_search_locations or [])]

@@ -24,7 +24,7 @@ class BatchPosition:
     initial_batch: int = 0
     """The number of batches trained before this start of the script."""
     batch: int | None = None
-    """None until the first batch of the training. A resumed training begins with its checkpoint's."""
+    """The last batch; None until the first one of the training. A resumed training begins with its checkpoint's."""
     epoch: int = 0
     is_epoch_start: bool = False
     is_epoch_end: bool = False

@@ -35,7 +35,7 @@ class ScalingConfig:
     elastic_resize_monitor_interval_s: float = 60.0
     """The interval at which to look for room for more workers."""
     engine: EngineName | None = None
-    """None is Ray if this program is connected to a cluster, or `address` is given; otherwise this machine."""
+    """The engine. None means Ray if this program is connected to a cluster or `address` is given, else this machine."""
     address: str | None = None
     """The address of a Ray cluster."""
     trainer_resources: Mapping[str, float] | None = field(default=None, kw_only=True)

@@ -52,7 +52,7 @@ class Program:
     has_callbacks: bool
     home: Path
     run_info: Path | None
-    """None if a launcher gives each rank its run info."""
+    """The run info of the ranks; None if a launcher gives each rank its own."""
     spools: Mapping[int, Path]
     """The spool of each node that does not see the home, by node rank."""
 

@@ -29,7 +29,7 @@ class Look:
     """The settings by which each chart of a picture is drawn."""
 
     title: str | None = None
-    """None leaves each chart its own."""
+    """The title of all charts; with None each chart has its own."""
     x_label: str = ""
     y_label: str = ""
     is_logarithmic: bool = False

@@ -57,7 +57,7 @@ class Evidence:
     """The last lines of its output, if it has not ended well."""
 
     def text(self) -> str:
-        """Returns the evidence for whoever reads, people or models: at most `MOST_BYTES` bytes."""
+        """Returns the evidence as text for people and models: at most `MOST_BYTES` bytes."""
         row = self.trial
         judged = f"{row.verdict}: {row.verdict_reason}" if row.verdict_reason else row.verdict
         parts = [

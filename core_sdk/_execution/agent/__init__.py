@@ -1,4 +1,4 @@
-"""The agent: the parent of one attempt on one node. It outlives whoever has started it.
+"""The agent: the parent of one attempt on one node. It outlives the process that started it.
 
 An agent is a process of its own in a session of its own. It starts the attempt's command, keeps its output in the log,
 holds the attempt's lock from before the start until the end is recorded, and records the exit. When the command has

@@ -35,7 +35,7 @@ from core_sdk._machine.processes import STOPS, CaughtSignals
 from core_sdk._machine.slots import Slots
 from core_sdk.errors import CoreSDKError, SlurmError
 
-# How long whoever has submitted the job, or an earlier job of the trial, may keep its lock.
+# The time for which the submitter of the job, or an earlier job of the trial, may keep its lock.
 _LAST_MOMENT_S = 30.0
 # Clocks that are nearer to each other than this are as good as equal.
 _NEAR_S = 10.0
@@ -65,7 +65,7 @@ class TrialJob:
         self._job = job
         self._caught = caught
         self._fate: Fate | None = None
-        """None as long as Slurm has not asked for the end."""
+        """The way in which Slurm ends the job; None as long as it has not asked for the end."""
         self._planned_end = ""
 
     def run(self) -> int:

@@ -138,7 +138,7 @@ class Resources(Section, frozen=True, kw_only=True):
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         if self.address and self.engine != "ray":
-            yield "address", "is that of a Ray cluster: write `engine: ray`, too"
+            yield "address", "names a Ray cluster: write `engine: ray`, too"
         if self.slurm is not None and self.engine != "slurm":
             yield "slurm", "is about jobs of Slurm: write `engine: slurm`, too"
         if self.ray is not None and self.engine != "ray":

@@ -101,7 +101,7 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     """The id that a submitted experiment had in the home where it was made; 0 if that is this home."""
     is_archived: bool = False
     search: SearchRecord | None = None
-    """None until a master has begun it, and for one that was not submitted."""
+    """The search; None until a master has begun the experiment, and for one that was not submitted."""
 
 
 class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
@@ -138,7 +138,7 @@ class TrialDescription(msgspec.Struct, kw_only=True):
     hypothesis: str = ""
     """What the variation is expected to show."""
     time_limit_s: float | None = None
-    """How long each attempt may run: it is then asked to stop, and killed if it does not."""
+    """The longest duration of an attempt: then it is asked to stop, and killed if it does not."""
 
 
 class TrialRecord(TrialDescription, kw_only=True):
@@ -211,7 +211,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
     format: int = 1
     job: str
     trial_id: Int64 | None
-    """None if one start of the job has begun several trials, so that it is not known which one to continue."""
+    """The trial to continue; None if one start of the job has begun several trials."""
     script: str
     num_restarts: int | None
     """The number of times that the scheduler had restarted the job; None if it does not count."""

@@ -59,7 +59,7 @@ class AttemptStart:
     number: int
     info: ClusterInfo
     command: CommandRecord | None
-    """None for a program that executes the attempt itself and cannot be started again, such as a notebook."""
+    """How to start it again; None for a program that executes the attempt itself, such as a notebook."""
     lock: AliveLock
     continuation: Continuation | None = None
     """The checkpoint from which the attempt goes on; None for a trial that begins."""
@@ -88,7 +88,7 @@ class AttemptStart:
             self.ticket.release()
 
     def postpone(self) -> None:
-        """Takes back an attempt of which nothing has run, and leaves the trial to whoever resumes it."""
+        """Takes back an attempt of which nothing has run, so that the trial can be resumed."""
         self.folder.run_info_path(self.number).unlink()
         self.lock.release()
 

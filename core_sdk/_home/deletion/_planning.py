@@ -35,7 +35,7 @@ class Verdict:
     trial_id: int
     experiment_id: int
     steps_completed: int | None
-    """None if the journals do not list the checkpoint."""
+    """The checkpoint's step; None if the journals do not list the checkpoint."""
     size_bytes: int
     storage: str
     is_kept: bool

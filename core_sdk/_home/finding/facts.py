@@ -140,7 +140,7 @@ def _of_trial_in_short(one: Facts, name: str) -> Any:
 _NAMESPACES: Mapping[str, Callable[[Facts, str], Any]] = {"trial": _of_trial, "hparams": _hparam, "metrics": _metric}
 """The namespaces, with what finds a name there."""
 _SHORT_NAMES = {**_NAMESPACES, "trial": _of_trial_in_short}
-"""Where a name without a namespace is looked up, in this order."""
+"""The namespaces in which a name without one is looked up, in this order."""
 
 
 def flat_hparams(hparams: Mapping[str, Any]) -> dict[str, Any]:

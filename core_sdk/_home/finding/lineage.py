@@ -21,7 +21,7 @@ class Stretch:
     storage_id: str
     """The checkpoint at its end."""
     trial_id: int | None
-    """None if nothing is known of the checkpoint any more; the other fields are then empty."""
+    """The trial that stored the checkpoint; None if nothing is known of it any more, and all other fields are empty."""
     trial_name: str = ""
     experiment_id: int = 0
     experiment_name: str = ""

@@ -1,4 +1,4 @@
-"""Finds the process that holds a lock of the index. Whoever waits says for whom, and waits for no suspended one."""
+"""Finds the process that holds a lock of the index. A waiting process names it, and waits for no suspended one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 logger = logging.getLogger("core_sdk.tracking")
 
 PATIENCE_S = 2.0
-"""How long a process waits for another one without a word."""
+"""The time for which a process waits for another one before it says so."""
 _MAX_COMMAND_CHARS = 100
 # A lock by the kernel: "3: FLOCK  ADVISORY  WRITE 4711 08:01:123 0 EOF". A line with "->" is of one that waits.
 _LOCK = re.compile(r"^\d+: (?:FLOCK|POSIX|OFDLCK) +\S+ +\S+ +(\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) ", re.MULTILINE)

@@ -63,7 +63,7 @@ class ReportsOf:
 
     trial_id: int
     group: str | None
-    """None asks for all groups but the profiler's."""
+    """The group of the reports; None asks for all groups but the profiler's."""
     rank: Ranks
     with_superseded: bool
 

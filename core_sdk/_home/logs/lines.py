@@ -20,7 +20,7 @@ _PREFIX = re.compile(rb"\[rank=(\d{1,9})\] ")
 _MAX_PREFIX_BYTES = 1000
 """The part of a line in which its level is looked for."""
 _LINES_BEFORE = 200
-"""How many lines before a part are read, to know whether it begins within a traceback."""
+"""The number of lines before a part that are read, to know whether it begins within a traceback."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class LogLine:
     number: int
     """Counted from 0, over the whole output of the attempt."""
     rank: int | None
-    """None for a line of the launcher itself, and for all lines if there is no launcher."""
+    """The rank that wrote the line; None for a line of the launcher, and for all lines without a launcher."""
     level: LogLevel
     """INFO for a line that names no level; a traceback is ERROR."""
     text: str
@@ -51,7 +51,7 @@ class LogFilter:
     """The lines that are asked for."""
 
     ranks: Collection[int] = ()
-    """None stands for all lines."""
+    """The ranks whose lines are wanted; all lines if it is empty."""
     min_level: LogLevel = "DEBUG"
     search: str = ""
     """A text that the lines contain, in upper or lower case."""
@@ -81,7 +81,7 @@ class LogLines:
         self._tail = b""
         """The end of what was counted."""
         self._starts = [0]
-        """For each block, the number of the line in which it begins."""
+        """The number of the line in which each block begins."""
         self._last_block_bytes = 0
         self._last_block_lines = 0
         self._ends_with_newline = True

@@ -22,7 +22,7 @@ class RankFilter:
         self._is_launched = is_launched
         self._held = b""
         self._last_end = b"\n"
-        """How the last piece ended; empty in the middle of one."""
+        """The end of the last piece; empty in the middle of one."""
         self._is_chosen = False
 
     def feed(self, chunk: bytes) -> bytes:

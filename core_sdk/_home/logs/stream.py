@@ -36,7 +36,7 @@ class LogReader:
         self._attempt = 0
         self._offset = 0
         self._tail = b""
-        """What stands before the offset."""
+        """The text before the offset."""
 
     def attempts(self) -> list[AttemptRow]:
         """Returns the attempts that this reads and whose output was kept."""

@@ -15,9 +15,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from core_sdk._interfaces.server.peers import may_be_other_user
 
 HEAD_S = 5.0
-"""How long the head of a request may take, from its first byte."""
+"""The longest time for the head of a request, from its first byte."""
 SILENT_S = 30.0
-"""How long a connection may send nothing at first: browsers open some before they need them."""
+"""The longest time without a first byte: browsers open connections before they need them."""
 MOST_UNKNOWN = 128
 MOST_CONNECTIONS = 512
 

@@ -16,7 +16,7 @@ _ANY_COOKIE = b"\xff" * 8
 
 
 def may_be_other_user(connection: socket.socket) -> bool:
-    """Returns whether another user than this one and root may have connected, or whoever has is gone already.
+    """Returns whether another user than this one and root may have connected, or the one that has is gone already.
 
     Also True for a program of another machine, of which the kernel knows nothing. Other systems than Linux do not tell
     who has connected: False.

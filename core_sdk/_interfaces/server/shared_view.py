@@ -36,9 +36,9 @@ _Answers = LRUCache[tuple[int, Hashable], tuple[str | None, Any]]
 # A look at 10^4 trials takes a fifth of a second of a processor that trains.
 _LEAST_AGE_S = 0.5
 _GREATEST_AGE_S = 1.0
-"""How long after a look is due questions are answered without it."""
+"""The time for which questions are answered without a look that is due."""
 _FULL_LOOK_S = 5.0
-"""How often trials that have ended are looked at: they may be resumed, labelled or deleted."""
+"""The time between looks at trials that have ended: they may be resumed, labelled or deleted."""
 _NUM_REMEMBERED = 16
 _NUM_ANSWERS = 48
 _NUM_SERIES = 2000
@@ -47,7 +47,7 @@ _NUM_CURVES = 200
 _TRIALS_AT_ONCE = 1000
 _CLOSING_S = 2.0
 _PAUSES = 3
-"""How many times as long as a look took, the next one waits."""
+"""The pause before the next look, in durations of the last one."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class SharedView:
         self._search_lock = threading.Lock()
         self._followers = LRUCache[int, Follower](_NUM_REMEMBERED)
         self.reading: Reading | None = Reading()
-        """How far the first look is; None once that has ended."""
+        """The progress of the first look; None once it has ended."""
         self._is_closing = False
         self._was_there = self._is_gone = False
         self._first_look = threading.Thread(target=self._look_first, name="core-sdk-first-look", daemon=True)
@@ -242,7 +242,7 @@ class SharedView:
     def _look_first(self) -> None:
         try:
             self.look()
-        except Exception as error:  # noqa: BLE001  (the next question looks again, and tells whoever asks)
+        except Exception as error:  # noqa: BLE001  (the next question looks again, and its answer tells the error)
             logger.debug("the first look at the records has failed: %s", error)
         finally:
             self.reading = None

@@ -11,7 +11,7 @@ agent runs a launcher, whose rank may run another one. The rule is the same for 
 3. A guardian spares other guardians, and waits for them. Their supervisors carry its mark and are dead, so that they
    do the same for what is theirs. One that needs too long is killed: what it was to end carries the outer mark, too.
 4. A supervisor starts another guardian if its own is killed.
-5. An agent carries no mark of a supervisor above: its attempt outlives whoever has started it.
+5. An agent carries no mark of a supervisor above: its attempt outlives the process that started it.
 
 So if any process is killed, or several at once, the outermost guardian that lives finds all that is left. If there is
 none, `core-sdk trial kill` does what the agent's guardian would have done.

@@ -1,7 +1,7 @@
 """The slots of this machine, which all its users share: GPUs, or places on the CPU.
 
-Whoever wants slots puts a ticket into a directory that every user may write. A ticket is a file of its owner's, locked
-by the processes that wait with it, and later by the processes of the attempt that has the slots
+A process that wants slots puts a ticket into a directory that every user may write. A ticket is a file of its owner's,
+locked by the processes that wait with it, and later by the processes of the attempt that has the slots
 (`core_sdk/_ground/alive.py`): when they are gone, however they ended, the ticket is void, and its slots are free.
 Tickets are read and written under a lock of the directory, and the earliest comes first. All that is decided is in
 `turns`, a pure function of the tickets.

@@ -1,4 +1,4 @@
-"""Asks NVML which GPUs are in use, whoever uses them."""
+"""Asks NVML which GPUs are in use, by any user."""
 
 from __future__ import annotations
 

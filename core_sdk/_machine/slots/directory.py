@@ -26,7 +26,7 @@ _SHARED_MODE = 0o1777
 _PAUSE_S = 0.01
 # Others hold the directory's lock for milliseconds. One that holds it for so long was stopped meanwhile.
 _LONGEST_LOCK_S = 10.0
-# Whoever waits looks for its turn several times a second.
+# A waiting process looks for its turn several times a second.
 _ASLEEP_S = 30.0
 # What cleans /tmp removes files that nobody has touched for days.
 _TOUCH_S = 3600.0

@@ -30,7 +30,7 @@ class PostedTicket:
     home: str | None = None
     """The home of its trial; None for a ticket of another user, as is `trial_id`."""
     trial_id: int | None = None
-    """None while it waits."""
+    """The trial that has the slots; None while it waits."""
 
 
 def slots_for(number: int, tickets: Iterable[PostedTicket]) -> Sequence[str]:

@@ -90,7 +90,7 @@ class PreemptContext(OfOneProcess):
         self.is_acknowledged = False
         """Whether the script knows that it should stop: if it then ends well, the attempt counts as paused."""
         self.stop_known_at: float | None = None
-        """When this rank first heard of the stop, by `time.monotonic()`."""
+        """The time at which this rank first heard of the stop, by `time.monotonic()`."""
         self._is_started = False
         self._stop_signals = stop_signals
         self._uncaught_signals = list(stop_signals)

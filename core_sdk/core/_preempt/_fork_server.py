@@ -1,4 +1,4 @@
-"""Is imported by the fork server of a script alone, so that neither the server nor a loader's worker dies of a stop.
+"""Keeps a script's fork server and its loader's workers from dying of a stop. Only the fork server imports this.
 
 Signals that stop are blocked in the server, and in what it forks until multiprocessing has received what the process
 is for. Only a loader's worker keeps them blocked. All others then hear them as without this module.

@@ -39,7 +39,7 @@ class LaunchConfig:
     max_nodes: int
     run_id: str
     rendezvous: RendezvousConfig | None
-    """None if the node trains alone: then nobody has to be met."""
+    """The rendezvous; None if the node trains alone, and so need not meet others."""
     local_address: str | None
     """The address by which the ranks of all nodes reach this one; None to find it out."""
     port: int

@@ -108,7 +108,7 @@ def with_dashes(arguments: Sequence[str]) -> list[str]:
         # The last word stands for a script behind the `--`, if there is one.
         given = parser.parse_args([*before, "SCRIPT"])
     except UsageError:
-        return arguments  # whoever parses the options says what is wrong with them
+        return arguments  # the parser of the options says what is wrong with them
     options, script = before[: len(before) - len(given.arguments)], arguments[len(before) - len(given.arguments) :]
     script = script[1:] if script[:1] == ["--"] else script
     is_module = "module" in given or _from_variables().get("module", False)

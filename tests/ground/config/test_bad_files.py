@@ -98,7 +98,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         ("resources: {slots_per_trial: -1}", "resources.slots_per_trial must be an int of at least 0, and is -1"),
         (
             "resources: {address: 'node7:6379'}",
-            "resources.address is that of a Ray cluster: write `engine: ray`, too",
+            "resources.address names a Ray cluster: write `engine: ray`, too",
         ),
         ("debug: yes", "debug must be true or false, and is 'yes'"),
         ("max_restarts: [1]", "max_restarts must be an int of at least 0, and is a list"),

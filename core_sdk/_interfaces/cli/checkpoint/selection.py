@@ -1,4 +1,4 @@
-"""Which checkpoints a command is about."""
+"""Selects the checkpoints that a command is about."""
 
 from __future__ import annotations
 

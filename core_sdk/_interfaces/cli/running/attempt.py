@@ -75,7 +75,7 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], AttemptStart]) -> int:
     if ended.code is None:
         await_end(folder, _ORPHAN_S)
         _kill_left(folder)
-    # If nobody has told us the status, whoever killed what was left has recorded it.
+    # If nobody has told us the status, the process that killed what was left has recorded it.
     end = read_end(folder, ended.code)
     state, reason = trial_state(end, False, read_settled(folder))
     reason = with_losses(reason, end.num_dropped, end.drop_reason)

@@ -1,4 +1,4 @@
-"""`core-sdk trial evidence`, `tree` and `verdict`: for whoever varies a training and decides what to keep."""
+"""`core-sdk trial evidence`, `tree` and `verdict`: for varying a training and deciding what to keep."""
 
 from __future__ import annotations
 

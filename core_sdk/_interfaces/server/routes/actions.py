@@ -40,7 +40,7 @@ def path_of(verb: Verb[..., Any]) -> str:
 
 
 def arguments_of(verb: Verb[..., Any]) -> dict[str, inspect.Parameter]:
-    """Returns what a verb is given besides the home, the ids in its path, and who has asked."""
+    """Returns the arguments of a verb besides the home, the ids in its path, and who has asked."""
     given = inspect.signature(verb.function, eval_str=True).parameters
     return {name: one for name, one in given.items() if name not in ("home", "by", *_ids(verb))}
 

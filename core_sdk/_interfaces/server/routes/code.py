@@ -53,7 +53,7 @@ class CodeDifference(msgspec.Struct, frozen=True):
 
     name: str
     size_bytes: int | None
-    """None where the experiment has no such file."""
+    """The size of the file; None where the experiment has no such file."""
     other_size_bytes: int | None
 
 
@@ -76,7 +76,7 @@ class CodeFileQuery(Query, frozen=True):
 class FileAnswer(msgspec.Struct, frozen=True):
     name: str
     text: str | None
-    """None if it is not text, or larger than 1 MiB."""
+    """The file's text; None if it is not text, or larger than 1 MiB."""
     size_bytes: int
 
 

@@ -88,7 +88,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 class ExperimentAnswer(msgspec.Struct, frozen=True):
     experiment: ExperimentRow
-    """Its first 1,000 labels are given."""
+    """The experiment, with its first 1,000 labels."""
     num_labels: int
     notes: str
     """Markdown, as somebody wrote it: to be sanitised."""

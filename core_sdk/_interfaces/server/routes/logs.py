@@ -33,7 +33,7 @@ class LogsQuery(Query, frozen=True):
 
 class LogsAnswer(msgspec.Struct, frozen=True):
     attempt: int | None
-    """None if no output was kept."""
+    """The attempt whose output this is; None if no output was kept."""
     attempts: list[AttemptRow]
     page: LogPage
 

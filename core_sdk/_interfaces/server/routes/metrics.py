@@ -73,7 +73,7 @@ class CurveColumns(msgspec.Struct, frozen=True, kw_only=True):
     """The place where the bucket's end is drawn."""
     count: Sequence[int]
     minimum: Sequence[Metric | None]
-    """null where every value is NaN."""
+    """The least value of each bucket; null where every value is NaN."""
     maximum: Sequence[Metric | None]
     mean: Sequence[Metric | None]
     last: Metric | None = None
@@ -111,7 +111,7 @@ class FormulaAnswer(msgspec.Struct, frozen=True):
 
 class SystemAnswer(msgspec.Struct, frozen=True):
     curves: list[Curve]
-    """Their steps are milliseconds since the Unix epoch; `x` is in seconds."""
+    """The curves, whose steps are milliseconds since the Unix epoch; `x` is in seconds."""
     num_left_out: int
 
 

@@ -33,7 +33,7 @@ class VersionAnswer(msgspec.Struct, frozen=True):
     metadata: dict[str, Any]
     storage_id: str
     checkpoint: CheckpointRow | None
-    """None if its trial was deleted by force."""
+    """The checkpoint; None if its trial was deleted by force."""
 
 
 class ModelVersionsAnswer(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ class SeriesName(msgspec.Struct, frozen=True):
 
 class TrialAnswer(msgspec.Struct, frozen=True):
     trial: TrialRow
-    """Its first 1,000 labels, and the first 1,000 values of its hyperparameters and metadata, are given."""
+    """The trial, with its first 1,000 labels, and the first 1,000 values of its hyperparameters and metadata."""
     num_labels: int
     num_hparams: int
     """The number of values in its hyperparameters, nested ones too."""

@@ -71,7 +71,7 @@ class AttemptActor:
         self._starting = threading.Lock()
         self._start: AttemptStart | None = None
         self._agent: Agent | None = None
-        """None in an actor that replaces a dead one, since the attempt has an agent already."""
+        """The agent; None in an actor that replaces a dead one, since the attempt has an agent already."""
         self._has_started = False
         self._is_settled = False
         """Whether it was decided what to start here."""

@@ -82,7 +82,7 @@ class _PlacedAttempt:
     node_ids: tuple[str, ...] = ()
     """Empty until Ray has chosen the nodes."""
     actors: list[Any] = field(default_factory=list)
-    """None in the place of an actor that has died."""
+    """The attempt's actors, with None in the place of one that has died."""
     answers: dict[int, Future[Any]] = field(default_factory=dict)
     """The results of the current calls, from which the next step follows."""
     heard: dict[int, Any] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class _PlacedAttempt:
     sees_home: bool | None = None
     """Whether all nodes see the home; None if it is not known. If not, all of them record in spools."""
     spooled: SpooledAttempt | None = None
-    """None for an attempt on nodes that see the home."""
+    """The records to bring home; None for an attempt on nodes that see the home."""
     is_claimed: bool = False
     number: int = 0
     """The attempt's number if it runs or is to be started; 0 before that."""

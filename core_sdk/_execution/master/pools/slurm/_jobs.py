@@ -205,6 +205,6 @@ def newest_begun(folder: TrialFolder) -> int:
 
 
 def note_own_end(job: WatchedJob) -> None:
-    """Records that it was not somebody else who has ended the job."""
+    """Records that this home has ended the job, and nobody else."""
     with contextlib.suppress(OSError):
         note_end(job.folder, job.job_id)

@@ -49,7 +49,7 @@ export function TrialCharts({ found }) {
 }
 
 /**
- * The metrics of a trial. Of more than a page these are the first ones, those that somebody looks for, and those of charts
+ * The metrics of a trial. Of more than a page these are the first ones, metrics that somebody looks for, and metrics of charts
  * that somebody has made.
  * @param {TrialAnswer} found
  */
