@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import requests  # noqa: F401 - as it is imported, it binds a socket in order to see whether there is IPv6
 
 _LEAVES_THE_PROCESS = frozenset(
     {
