@@ -127,6 +127,21 @@ def test_two_nodes_train_as_one_trial(slurm: Cluster, home: Home, place: Path) -
     assert_exact(home, 2)
 
 
+def test_a_command_that_is_submitted_needs_no_master(slurm: Cluster, home: Home, place: Path) -> None:
+    """`submit --engine slurm` submits what `run --engine slurm --detach` does, and refuses what only a master obeys."""
+    submit = [*_CORE_SDK, "submit", "--engine", "slurm"]
+
+    code, _, refusal = slurm.try_to_run([*submit, "--priority=1", *_ALONE], cwd=place)
+    printed = slurm.run([*submit, "--slots=1", *_ALONE], cwd=place)
+    slurm.wait_for(lambda: has_stored(home))
+    finish(place)
+    slurm.wait_for(lambda: state(home)[0] == "COMPLETED")
+
+    assert (code, printed) == (2, "1\n")
+    assert "experiment create" in refusal
+    assert not list(home.root.glob("master*"))
+
+
 def test_bad_requests_get_words(slurm: Cluster, home: Home, place: Path) -> None:
     """A partition that does not exist is answered with those that do, and what can never start says why."""
     code, _, errors = slurm.try_to_run([*_RUN, "--sbatch=--partition=nope", *_ALONE], cwd=place)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from core_sdk._home.attempts.starting import AttemptStart
 
 
-class _Engine(enum.StrEnum):
+class RunEngine(enum.StrEnum):
     local = "local"
     slurm = "slurm"
 
@@ -73,8 +73,8 @@ def run(
         typer.Option(metavar="TIME", parser=parse_duration, help="How long it may run: 90s, 5m, 2h."),
     ] = None,
     engine: Annotated[
-        _Engine, typer.Option(help="Where it runs: on this machine, or as a job of Slurm.")
-    ] = _Engine.local,
+        RunEngine, typer.Option(help="Where it runs: on this machine, or as a job of Slurm.")
+    ] = RunEngine.local,
     nodes: NumNodes = 1,
     sbatch: SbatchOptions = None,
     dry_run: Annotated[
@@ -104,13 +104,13 @@ def run(
         given = (name, trial_name, notes or None, label, hparam, seed, slots, avoid_busy or None, detach or None,
                  parent, hypothesis or None, time_limit)  # fmt: skip
         _write(command, trial, writer, is_alone=all(each is None for each in given))
-    if engine == _Engine.local and (nodes > 1 or sbatch or dry_run):
+    if engine == RunEngine.local and (nodes > 1 or sbatch or dry_run):
         raise typer.BadParameter("--nodes, --sbatch and --dry-run are about Slurm: give --engine slurm, too")
-    if avoid_busy and (slots is None or engine != _Engine.local):
+    if avoid_busy and (slots is None or engine != RunEngine.local):
         raise typer.BadParameter("--avoid-busy is for the GPUs of this machine that --slots takes")
     from core_sdk._execution.agent.starting import Agent
 
-    agent = Agent() if engine == _Engine.local else None  # it imports what it needs while we do
+    agent = Agent() if engine == RunEngine.local else None  # it imports what it needs while we do
     from core_sdk._ground.environment import Environment
     from core_sdk._ground.records import TrialDescription
     from core_sdk._home.attempts.definition import checked_description
