@@ -96,7 +96,7 @@ def test_what_an_inner_package_exports_is_imported_from_it() -> None:
         (module, name)
         for folder in ("core_sdk", "launchers", "tests", "benchmarks")
         for file in (ROOT / folder).rglob("*.py")
-        for module, name in _imports(ast.walk(ast.parse(file.read_text())))
+        for module, name in _imported_names(file.read_text())
         if not f"{_package(file)}.".startswith(f"{module}.")
     }
 
@@ -105,6 +105,12 @@ def test_what_an_inner_package_exports_is_imported_from_it() -> None:
 
 def _package(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).parent.parts)
+
+
+def _imported_names(text: str) -> Iterator[tuple[str, str]]:
+    """Yields the module and the name of each `from core_sdk… import …` of a text, which need not be parsed for that."""
+    for module, names in re.findall(r"from (core_sdk[\w.]*) import (\([^)]*\)|[^\n]*)", text):
+        yield from ((module, name.split()[0]) for name in re.sub(r"#.*|[()]", "", names).split(",") if name.strip())
 
 
 def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
