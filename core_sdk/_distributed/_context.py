@@ -77,7 +77,7 @@ class DistributedContext(OfOneProcess):
     def from_torch_distributed(
         cls, chief_ip: str | None = None, *, timeout_s: float = TIMEOUT_S, join_timeout_s: float = JOIN_TIMEOUT_S
     ) -> Self:
-        """The ranks that torchrun has started; they meet through torchrun's own store.
+        """Returns the group of the ranks that torchrun has started; they meet through torchrun's own store.
 
         If the script or its framework has started the ranks, call `torch.distributed.init_process_group()` before.
         Raises `KeyError` if neither is the case, which a script may take for a training of one rank.
@@ -98,7 +98,7 @@ class DistributedContext(OfOneProcess):
     def from_deepspeed(
         cls, chief_ip: str | None = None, *, timeout_s: float = TIMEOUT_S, join_timeout_s: float = JOIN_TIMEOUT_S
     ) -> Self:
-        """The ranks that DeepSpeed's launcher has started; call `deepspeed.init_distributed()` first.
+        """Returns the group of the ranks that DeepSpeed's launcher started; call `deepspeed.init_distributed()` first.
 
         Raises `KeyError` if DeepSpeed's launcher did not start this process.
         """
@@ -114,7 +114,7 @@ class DistributedContext(OfOneProcess):
         timeout_s: float = TIMEOUT_S,
         join_timeout_s: float = JOIN_TIMEOUT_S,
     ) -> Self:
-        """The ranks that Horovod has started, which meet through it: `hvd` is `horovod.torch`, after its `init()`.
+        """Returns the group of Horovod's ranks, which meet through it: `hvd` is `horovod.torch`, after its `init()`.
 
         Raises `JoinError` if Horovod is not initialized.
         """
@@ -214,31 +214,31 @@ class DistributedContext(OfOneProcess):
         return self.cross_size
 
     def gather(self, stuff: T) -> list[T] | None:
-        """Collective. All ranks' objects, in rank order, on the chief; None on the others, once the chief has all."""
+        """Returns all ranks' objects, in rank order, on the chief; None on the others, once it has all. Collective."""
         return self.channel.gather(stuff)
 
     def gather_local(self, stuff: T) -> list[T] | None:
-        """Collective within a node. The node's objects, in local-rank order, on its local chief; None on the others."""
+        """Returns the node's objects, by local rank, on its local chief, else None. Collective within a node."""
         return self.node_channel.gather(stuff)
 
     def allgather(self, stuff: T) -> list[T]:
-        """Collective. All ranks' objects, in rank order, on every rank."""
+        """Returns all ranks' objects, in rank order, on every rank. Collective."""
         return self.channel.allgather(stuff)
 
     def allgather_local(self, stuff: T) -> list[T]:
-        """Collective within a node. The node's objects, in local-rank order, on every rank of it."""
+        """Returns the node's objects, in local-rank order, on every rank of it. Collective within a node."""
         return self.node_channel.allgather(stuff)
 
     def broadcast(self, stuff: T) -> T:
-        """Collective. The chief's object on every rank; the chief does not wait until it has arrived."""
+        """Returns the chief's object on every rank. Collective; the chief does not wait until it has arrived."""
         return self.channel.broadcast(stuff)
 
     def broadcast_local(self, stuff: T | None = None) -> T | None:
-        """Collective within a node. The local chief's object on every rank of it."""
+        """Returns the local chief's object on every rank of the node. Collective within a node."""
         return self.node_channel.broadcast(stuff)
 
     def background_channel(self) -> Channel:
-        """Another group of all ranks, for the calls of another thread. The first call makes it, and is collective."""
+        """Returns another group of all ranks, for another thread. The first call makes it, and is collective."""
         if self._background_channel is None:
             self._background_channel = self._join_again()
             self._opened.append(self._background_channel)

@@ -55,7 +55,7 @@ _is_active = threading.Lock()
 
 @contextlib.contextmanager
 def import_from_path(path: str | os.PathLike[str]) -> Iterator[None]:
-    """While open, `import` looks first in the directory `path`, also for names that are imported already.
+    """Makes `import` look first in the directory `path` while open, also for names that are imported already.
 
         with import_from_path(checkpoint_dir / "code"):
             import model_def

@@ -143,7 +143,7 @@ class Ending:
         self._replace_status()
 
     def _replace_status(self) -> None:
-        """Has the program's exit status say that it is to be started again, which Python's own would not."""
+        """Makes the program's exit status say that it is to be started again, which Python's own would not."""
         if self._program is None or not self._preempt.is_acknowledged:
             return
         if self._outcome in ("paused", "exited") and self._is_started_again:

@@ -162,7 +162,7 @@ def close() -> None:
 
 
 def url_reverse_webui_exp_view() -> str:
-    """The URL of the folder in which the experiment is recorded: there is no web page."""
+    """Returns the URL of the folder in which the experiment is recorded: there is no web page."""
     if info is None:
         raise RuntimeError("there is no experiment yet: call core_v2.init() first")
     return (Tracker().home.experiments / str(info.trial.experiment_id)).as_uri()
@@ -188,7 +188,7 @@ def _experiment_name(config: Config) -> str | None:
 
 
 def _job_id(config: Config) -> str | None:
-    """An id that all starts of one trial share, and no other trial has."""
+    """Returns an id that all starts of one trial share, and no other trial has."""
     if config.external_trial_id is None:
         return None
     if config.external_experiment_id is None:

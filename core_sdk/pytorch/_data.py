@@ -110,7 +110,7 @@ def adapt_batch_sampler(
 
 
 def data_length(data: Any) -> int:
-    """The number of samples in a batch: the length of its first tensor or array.
+    """Returns the number of samples in a batch: the length of its first tensor or array.
 
     Raises `ValueError` for an empty dictionary or sequence, and `TypeError` for anything else.
     """

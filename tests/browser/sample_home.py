@@ -59,7 +59,7 @@ Whether a **warm-up** of 500 steps is enough, see [the paper](https://example.or
 
 
 def write_sample_home(root: Path, *, num_trials: int = 24, hostile_name: str = HOSTILE) -> Home:
-    """Four experiments: finished, failed and paused trials, one with restarts and output, and one of hostile names."""
+    """Writes four experiments: ended, failed and paused trials, one with restarts and output, one of hostile names."""
     home, now, chance = Home.create(root), time.time(), random.Random(7)
     names = ["digits baseline", "resnet-50 ablation", "char-lm warm-up", hostile_name]
     for number in range(1, num_trials + 1):
@@ -136,7 +136,7 @@ def write_straight_trial(
 
 
 def write_many_trials(home: Home, num_trials: int, num_reports: int = 1) -> None:
-    """Finished trials with two metrics and three hyperparameters each, as fast as they can be written."""
+    """Writes finished trials with two metrics and three hyperparameters each, as fast as possible."""
     chance, now = random.Random(3), time.time()
     experiments = [home.find_or_create_experiment(f"sweep {number}").experiment_id for number in range(20)]
     for number in range(num_trials):

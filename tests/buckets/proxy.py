@@ -70,7 +70,7 @@ class Exchange:
         self.forward_answer()
 
     def forward_request(self, limit: int | None = None) -> None:
-        """Head and body, or `limit` bytes of the body."""
+        """Forwards the head and the body, or `limit` bytes of the body."""
         upstream = self._connection.connect_upstream()
         upstream.send(self.request.head.without("expect").encode())
         pieces = self._throttled(_limited(self._body(), limit), self.up_throttle)
@@ -89,7 +89,7 @@ class Exchange:
             self.bytes_up += len(piece)
 
     def forward_answer(self, limit: int | None = None) -> None:
-        """Head and body, or `limit` bytes of the body."""
+        """Forwards the head and the body, or `limit` bytes of the body."""
         answer = self._answer_head()
         client = self._connection.client
         client.send(answer.replaced("location", *self._connection.addresses).encode())
@@ -194,7 +194,7 @@ class Proxy:
             return list(self._log)
 
     def fault(self, at: int | Matcher, fault: Fault) -> None:
-        """For the request of this number, from 1 since the last `reset`, or for all that match; the last armed wins."""
+        """Arms a fault for the request of this number since the last `reset`, or for all matches; the last one wins."""
         with self._lock:
             self._faults.append((at, fault))
 

@@ -163,7 +163,7 @@ def levels(demands: Iterable[Demand]) -> dict[int, int]:
 
 
 def num_lacking(demands: Iterable[Demand], decisions: Decisions) -> dict[int, int]:
-    """Returns, of each experiment, how many trials wait for slots and for nothing else."""
+    """Returns how many trials of each experiment wait for slots and for nothing else."""
     started = Counter(experiment_id for experiment_id, _ in decisions.start)
     found = {}
     for demand in demands:

@@ -175,7 +175,7 @@ def _warn_of_seed(record: TrialRecord, definition: Definition) -> None:
 def _warn_of_search(record: TrialRecord, definition: Definition) -> None:
     if differences := _differences(definition.hparams, record.given_hparams, "chosen by the search"):
         logger.warning(
-            "trial %d: init(hparams=…) has other values than the search has chosen (%s). Those of the search are "
+            "trial %d: init(hparams=…) has other values than the search has chosen (%s). The search's are "
             "recorded: train with them, they are in get_cluster_info().trial.hparams",
             record.trial_id,
             differences,

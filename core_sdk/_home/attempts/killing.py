@@ -70,7 +70,7 @@ def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> N
         raise AttemptError(
             f"cannot kill trial {folder.trial_id}: {', '.join(map(str, left))} of its attempt {attempt} did not end "
             "when killed. Such a process waits for a device or a file system that does not answer; it ends when that "
-            "does, or when the machine is started anew."
+            "does, or when the machine is started again."
         )
     if is_alive(lock):
         raise no_agent(folder.trial_id, attempt)

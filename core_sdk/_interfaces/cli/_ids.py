@@ -109,7 +109,7 @@ def experiment_option(help_text: str) -> Any:
 TrialId = Annotated[int, _argument(parse_trial, "ID", "The trial's number or name.")]
 TrialIds = Annotated[list[int], _argument(parse_trial, "ID…", "The trials' numbers or names.")]
 MaybeTrialIds = Annotated[list[int] | None, _argument(parse_trial, "ID…", "The trials' numbers or names.")]
-OfTrial = Annotated[int | None, trial_option("Only those of this trial, by number or name.")]
+OfTrial = Annotated[int | None, trial_option("Show only this trial's, by number or name.")]
 WrittenTrial = Annotated[
     int | None, typer.Option("--trial", metavar="ID", parser=parse_trial, help="The trial that --writer reports about.")
 ]
@@ -117,7 +117,7 @@ Experiment = Annotated[int, _argument(parse_experiment, "EXPERIMENT", "Its numbe
 Experiments = Annotated[list[int], _argument(parse_experiment, "EXPERIMENT…", "Their numbers or names.")]
 SubmittedIds = Annotated[list[int], _argument(parse_submitted, "EXPERIMENT…", "Their numbers or names.")]
 SubmittedId = Annotated[int, _argument(parse_submitted, "EXPERIMENT", "Its number, or else its whole name.")]
-OfExperiment = Annotated[int | None, experiment_option("Only those of this experiment, by id or name.")]
+OfExperiment = Annotated[int | None, experiment_option("Show only this experiment's, by id or name.")]
 StorageId = Annotated[str, _argument(parse_checkpoint, "ID", "The checkpoint's id, or its first letters.")]
 StorageIds = Annotated[list[str], _argument(parse_checkpoint, "ID…", "The checkpoints' ids, or their first letters.")]
 MaybeStorageIds = Annotated[

@@ -35,7 +35,7 @@ def default_strategy(distributed: DistributedContext) -> Strategy:
 
 
 def named_strategy(name: str | None, default: Strategy) -> Strategy:
-    """The strategy that `wrap_model(strategy=…)` names. Raises `ValueError` for one that cannot be used here."""
+    """Returns the strategy that `wrap_model(strategy=…)` names. Raises `ValueError` if it cannot be used here."""
     if name is None or name == default.name or isinstance(default, UntouchedStrategy):
         return default
     if name == "none":

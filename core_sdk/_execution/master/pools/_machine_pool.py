@@ -77,7 +77,7 @@ class MachinePool(ResourcePool):
         return sum(slot < self.machine.num_slots for slot in slot_ids)
 
     def foreign(self, used: Collection[int]) -> Mapping[str, int]:
-        """Returns how many slots of `rooms` others have. `used` are those of this home."""
+        """Returns how many slots of `rooms` others have. `used` are the slots of this home."""
         held = {name for ticket in self._tickets() for name in ticket.held}
         slots = {slot for slot, name in enumerate(self.machine.names) if name in held}
         self._ticketed = (self._ticketed | slots) & set(used)
@@ -135,7 +135,7 @@ class MachinePool(ResourcePool):
         self._place = min([*places, *([] if self._place is None else [self._place])], default=None)
 
     def _tickets(self) -> Sequence[PostedTicket]:
-        """Returns the tickets of all users; those of the last look if somebody posts one just now."""
+        """Returns the tickets of all users, or the ones last seen if somebody posts a ticket just now."""
         with contextlib.suppress(BlockingIOError, SlotError), self._directory.locked(_PATIENCE_S):
             self._posted = self._directory.tickets()
         return self._posted

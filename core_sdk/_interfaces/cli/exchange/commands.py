@@ -66,7 +66,7 @@ def import_runs(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or a folder, which is only read.")],
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The name of the experiment of the trials.", show_default="that of the tool"),
+        typer.Option(metavar="NAME", help="The name of the experiment of the trials.", show_default="the tool's name"),
     ] = None,
 ) -> None:
     """Make trials of the runs of other trackers, with their curves, configurations and media.

@@ -91,7 +91,7 @@ class Curve(CurveColumns, frozen=True, kw_only=True):
     attempt: int | None = None
     """The attempt, of a curve that is superseded."""
     rank: Source | None = None
-    """The rank or the writer that has reported it, if it was asked for; of the profiler's figures, that of the node."""
+    """The rank or the writer that has reported it, if it was asked for; for the profiler's figures, the node's rank."""
 
 
 class MetricsAnswer(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ class SystemAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Whole:
-    """The curves of a trial, without finer parts. They are remembered, so that of a zoom only a part has to be read."""
+    """The curves of a trial, without finer parts. They are remembered, so that a zoom has to read only a part."""
 
     curves: Sequence[PlacedCurve]
     last: Mapping[Series, Metric | None]

@@ -87,7 +87,7 @@ class ClusterPool(ResourcePool):
         return {node.node_id for node in self._nodes if fits(node, resources.on_ray)}
 
     def heed(self, demands: Sequence[Demand], decisions: Decisions) -> None:
-        """Asks for the nodes that trials lack where the cluster may grow: each time anew, also when none waits."""
+        """Asks for the nodes that trials lack where the cluster may grow: in each round, also if none waits."""
         requests = []
         resources_of = {demand.experiment_id: demand.resources for demand in demands}
         for experiment_id, number in num_lacking(demands, decisions).items():
