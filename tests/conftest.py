@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import in_process
@@ -29,6 +30,9 @@ from warm import warm_program
 from core_sdk._home import Home
 from core_sdk._interfaces import cli
 from core_sdk._machine.processes import heed_signals
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Playwright
 
 __all__ = ["dying_ray", "kernel", "programs", "ray_address", "two_ray_nodes", "unwatched_ray"]
 
@@ -142,6 +146,15 @@ def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCli]:
     ]
     with warm_program("core_sdk._interfaces.cli:main", *commands, *others) as program:
         yield WarmCli(program, tmp_path_factory.mktemp("cli"))
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    """The driver of browsers, of which a process can have only one."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        yield driver
 
 
 @pytest.fixture

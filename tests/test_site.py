@@ -18,7 +18,7 @@ from parts import needs
 from processes import wait_for
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Playwright
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TIMEOUT_MS = 60_000
@@ -96,17 +96,15 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def open_page(built: Path) -> Iterator[Page]:
+def open_page(built: Path, playwright: Playwright) -> Iterator[Page]:
     """The first page of a site with two published versions, in a browser."""
-    from playwright.sync_api import sync_playwright
-
     published = built / "published"
     published.mkdir(exist_ok=True)
     for version in ("0.2.0rc1", "0.10.1", "0.2.0"):
         site_pages.publish(built / "site", published, version)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(published))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with sync_playwright() as driver, driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS) as browser:
+        with playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS) as browser:
             page = browser.new_page(viewport={"width": 1300, "height": 900})
             page.set_default_timeout(TIMEOUT_MS)
             page.goto(f"http://127.0.0.1:{server.server_port}/")
