@@ -1,1 +1,1 @@
-"""What is made of records when somebody asks: charts, reports, evidence, tensors, and the records of other tools."""
+"""Makes charts, reports and evidence of records, reads tensors of checkpoints, and imports other tools' records."""

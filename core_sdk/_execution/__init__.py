@@ -1,1 +1,1 @@
-"""How scripts run: agents, experiments and their master, groups of workers, jobs of Slurm, and the verbs for them."""
+"""Runs scripts: agents, experiments and their master, groups of workers, jobs of Slurm, and the verbs for them."""

@@ -1,1 +1,1 @@
-"""What every area stands on: types of records, configurations, the environment, the place of a process, and files."""
+"""Provides what every area uses: types of records, configurations, the environment, placement, and files."""

@@ -1,1 +1,1 @@
-"""What one machine provides: processes that leave no orphans, and slots that are given to one attempt at a time."""
+"""Manages one machine: processes that leave no orphans, and slots that are given to one attempt at a time."""

@@ -1,4 +1,4 @@
-"""What all objects of the client have in common: they hold what was true when they were looked up."""
+"""The base of all objects of the client, which hold what was true when they were looked up."""
 
 from __future__ import annotations
 

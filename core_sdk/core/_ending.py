@@ -1,4 +1,4 @@
-"""How an attempt ends: what the script's end, its exit status and the other ranks say is recorded once."""
+"""Records once how an attempt ends, from the script's end, its exit status and the other ranks."""
 
 from __future__ import annotations
 

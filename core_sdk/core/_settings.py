@@ -1,4 +1,4 @@
-"""What a process says about itself to `init()`, whether it executes an attempt or only writes to a trial."""
+"""The arguments of `init()` about the process itself, which may execute an attempt or only write to a trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trial shows, in 4 KB: its variation, its curve, its time, its error, for the decision what to try next."""
+"""Summarizes a trial in 4 KB for the decision what to try next: its variation, its curve, its time, its error."""
 
 from core_sdk._analysis.evidence._bounds import MOST_BYTES, bounded
 from core_sdk._analysis.evidence._code import keep_sources

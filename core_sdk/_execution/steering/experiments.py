@@ -40,11 +40,11 @@ class Steered:
     trial_ids: tuple[int, ...] = ()
     """The trials that were asked to stop, or killed, in an experiment without a master."""
     done: str = ""
-    """What was done to these trials."""
+    """The words for that, such as "killed"."""
 
     @property
     def outcome(self) -> str:
-        """What was done to the trials, if no master steers them, or the new state of the experiment."""
+        """Says what was done to the trials if no master steers them, else the new state of the experiment."""
         return f"its {len(self.trial_ids)} running trials were {self.done}" if self.trial_ids else self.state
 
 

@@ -1,4 +1,4 @@
-"""What a verb is: a function that changes something, and what its doors need to know besides."""
+"""Declares verbs: functions that change something, with what commands, client and routes need to know of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Verb(Generic[_P, _T_co]):
     subject: Subject
     name: str
     words: str
-    """What is said when it is done: a template of the function's parameters and of its `answer`."""
+    """The message after success: a template of the function's parameters and of its `answer`."""
     function: Callable[_P, _T_co]
     only_reads: bool
     """Whether a server that only reads may do it too."""

@@ -1,4 +1,4 @@
-"""What people are shown of a row: its fields by their titles."""
+"""Shows people a row: its fields by their titles."""
 
 from __future__ import annotations
 
