@@ -51,6 +51,8 @@ class TrialHistory:
     unlisted: tuple[UnlistedCheckpoint, ...]
     problem: str | None
     """The reason why records may be missing; None if all were read."""
+    gone: frozenset[str] = frozenset()
+    """The checkpoints that were deleted, or whose deletion has begun."""
     validation_metrics: frozenset[str] = frozenset()
     """The names of all validation metrics, where `read_history` was asked for them."""
 
@@ -140,6 +142,7 @@ class _JournalReading:
             ),
             unlisted=tuple(self._unlisted()),
             problem=self._problem,
+            gone=frozenset(self._fold.condemned | self._fold.deleted),
             validation_metrics=frozenset().union(*self._validations.values()),
         )
 

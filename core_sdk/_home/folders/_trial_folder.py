@@ -277,6 +277,11 @@ class TrialFolder:
                 check()
             _append_line(self.changes_path, encode_line(record))
 
+    def append_changes(self, lines: bytes) -> None:
+        """Durably records changes by whole lines, as another home has recorded them."""
+        with file_lock(self.path / "changes.lock"):
+            _append_line(self.changes_path, lines)
+
     def append_operation(self, record: OperationWanted | OperationsClosed) -> None:
         """Durably records an operation that the trial's search wants. Only one process at a time may call this."""
         _append_line(self.operations_path, encode_line(record))

@@ -1,15 +1,16 @@
 """Takes the trials of another home into this one, under new ids. The other home is only read.
 
 A trial's folder is copied as it is, and only what names its id is written again. A trial is known again by the id that
-it had first, the time at which it was made, and its seed, so that nothing comes twice. Each trial is made aside and
-then renamed into its place: whatever is killed, both homes are sound, and the next merge takes what is missing.
+it had first, the time at which it was made, and its seed, so that nothing comes twice; what it has recorded there since
+is taken as `growth` says. Each trial is made aside and then renamed into its place: whatever is killed, both homes are
+sound, and the next merge takes what is missing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,18 +18,17 @@ import msgspec
 
 from core_sdk._ground.alive import file_lock, is_alive
 from core_sdk._ground.files import fsync_directory, fsync_tree, write_atomically
-from core_sdk._ground.records import TrialNumbered, TrialRecord, encode_file
+from core_sdk._ground.records import CheckpointStored, TrialNumbered, TrialRecord, encode_file
+from core_sdk._home.attempts.ending import read_end
 from core_sdk._home.folders import ExperimentFolder, Home, TrialFolder
 from core_sdk._home.history import read_history
 from core_sdk._home.journal import decode_line, encode_line
+from core_sdk._home.moving.growth import NOT_COPIED, WRITTEN_ANEW, find_growth, move_into, writer_of
+from core_sdk._home.next_attempt import claimed_next_attempt
 from core_sdk._home.registry import Registry
 from core_sdk._home.storage import DirectoryStorage
 from core_sdk._home.storages import path_inside
 from core_sdk.errors import CheckpointNotFoundError, CoreSDKError, RecordDamagedError, TrialNotFoundError
-
-# These belong to running processes, or are written again.
-NOT_COPIED = ("*.alive", "*.supervised", "*.stop", "*.lock", "*.callbacks", "*.tmp")
-_WRITTEN_ANEW = ("*.run.json", "trial.json", "command.json")
 
 
 @dataclass
@@ -38,6 +38,10 @@ class Merged:
     taken: dict[int, int] = field(default_factory=dict)
     known: dict[int, int] = field(default_factory=dict)
     """Trials that were here already."""
+    grown: list[int] = field(default_factory=list)
+    """Of these, by their ids there, those of which more was taken now."""
+    unended: list[int] = field(default_factory=list)
+    """Trials that were taken, by their ids there, and may have been training when their home was copied."""
     left: list[str] = field(default_factory=list)
     """What was not taken, each with the reason."""
 
@@ -158,40 +162,56 @@ class _Merge:
                 lines[index] = encode_line(renumbered).rstrip(b"\n")
         return b"\n".join(lines)
 
-    def _take_writers(self, there: TrialFolder, here: TrialFolder) -> None:
-        """Takes what writers have reported there, after it was copied, about a trial that is here already."""
-        begun = here.attempts()
-        for attempt, name in there.other_journals():
-            if isinstance(name, int) or attempt not in begun:
-                continue
-            source, target = there.journal_path(attempt, name), here.journal_path(attempt, name)
-            if is_alive(there.writer_path(name)):
-                self._merged.left.append(f"writer {name} of trial {there.trial_id}: it is writing there")
-            elif not target.exists():
-                aside = self._aside / target.name
-                shutil.copyfile(source, aside, follow_symlinks=False)
-                aside.rename(target)
-            elif target.stat().st_size != source.stat().st_size:
-                self._merged.left.append(
-                    f"writer {name} of trial {there.trial_id}: it has reported about trial {here.trial_id} here, too. "
-                    "Give writers of two homes different names"
-                )
+    def _take_growth(self, there: TrialFolder, here: TrialFolder, record: TrialRecord) -> None:
+        """Takes what the trial has there in addition to what was taken of it before."""
+        if there.running_attempt() is not None:
+            self._merged.left.append(f"trial {there.trial_id}: it is running there. Repeat the merge when it has ended")
+            return
+        self._take_checkpoints(there, read_history(here).gone)
+        stored = (checkpoint.record for checkpoint in read_history(here).checkpoints)
+        present = {one.storage_id for one in stored if self._is_here(one)}
+        growth = find_growth(there, here, present)
+        self._merged.left += growth.left
+        experiment_id = self._experiment_of(there, record) if growth.is_ahead else None
+        if not growth or (growth.is_ahead and experiment_id is None):
+            return
+        names = [name for name in growth.names if self._is_free(there, here, name)]
+        made = self._aside / str(here.trial_id)
+        for name in names:
+            (made / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.copy2(there.path / name, made / name, follow_symlinks=False)
+        if experiment_id is not None:
+            self._write_anew(there, here, made, self._renumbered(record, here, experiment_id))
+            names = [path.name for path in made.iterdir() if path.is_file() and path.name not in names] + names
+        is_of_others = all(writer_of(name) or name.startswith("media/") for name in names)
+        with contextlib.nullcontext() if is_of_others else claimed_next_attempt(here, "extend"):
+            move_into(made, names, here.path)
+        if growth.changes:
+            here.append_changes(growth.changes)
+        if names or growth.changes:
+            self._merged.grown.append(there.trial_id)
+
+    def _is_free(self, there: TrialFolder, here: TrialFolder, name: str) -> bool:
+        """Returns whether a file may be taken: no writer writes it. If one does, the file is named."""
+        writer = writer_of(name)
+        for folder, where in ((there, "there"), (here, "here")):
+            if writer is not None and is_alive(folder.writer_path(writer)):
+                self._merged.left.append(f"writer {writer} of trial {there.trial_id}: it is writing {where}")
+                return False
+        return True
+
+    def _is_here(self, record: CheckpointStored) -> bool:
+        """Returns whether the files of a checkpoint are here, or lie in a storage elsewhere."""
+        inside = path_inside(self._home, record.storage)
+        return inside is None or (self._home.root / inside / record.storage_id).exists()
 
     def _take_trial(self, there: TrialFolder) -> None:
         record = there.read_record()
         if (known := self._here.get(_key(record))) is not None:
             self._merged.known[there.trial_id] = known
-            self._take_writers(there, self._home.folder(known))
-            if missing := sorted({*there.attempts()} - {*self._home.folder(known).attempts()}):
-                self._merged.left.append(
-                    f"trial {there.trial_id}: attempt {missing[-1]} began after it was taken as trial {known}, which "
-                    f"stays as it is. `core-sdk trial delete {known}`, and the next merge takes all of it"
-                )
+            self._take_growth(there, self._home.folder(known), record)
             return
-        experiment_id = self._experiments.get(record.experiment_id)
-        if experiment_id is None:
-            if record.experiment_id not in self._other.experiment_ids():  # otherwise it was left, and is named
-                self._merged.left.append(f"trial {there.trial_id}: its experiment {record.experiment_id} is missing")
+        if (experiment_id := self._experiment_of(there, record)) is None:
             return
         attempts = there.attempts()
         if there.running_attempt() is not None:
@@ -200,11 +220,8 @@ class _Merge:
         allotted = self._allotted.get(there.trial_id)
         here = self._home.create_trial() if allotted is None else self._home.folder(allotted)
         made = self._aside / str(here.trial_id)
-        shutil.copytree(there.path, made, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED, *_WRITTEN_ANEW))
-        renumbered = msgspec.structs.replace(
-            record, trial_id=here.trial_id, experiment_id=experiment_id, first_id=_key(record)[0]
-        )
-        self._write_anew(there, here, made, renumbered)
+        shutil.copytree(there.path, made, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED, *WRITTEN_ANEW))
+        self._write_anew(there, here, made, self._renumbered(record, here, experiment_id))
         self._take_checkpoints(there)
         if there.attempts() != attempts or there.running_attempt() is not None:
             self._merged.left.append(f"trial {there.trial_id}: it was started there meanwhile")
@@ -214,6 +231,20 @@ class _Merge:
         made.rename(here.path)
         fsync_directory(here.path.parent)
         self._merged.taken[there.trial_id] = here.trial_id
+        if attempts and (end := read_end(here, None)).outcome is None and end.exit_code is None:
+            self._merged.unended.append(there.trial_id)
+
+    def _experiment_of(self, there: TrialFolder, record: TrialRecord) -> int | None:
+        """Returns the id here of the trial's experiment; None if that was left, which is named."""
+        experiment_id = self._experiments.get(record.experiment_id)
+        if experiment_id is None and record.experiment_id not in self._other.experiment_ids():
+            self._merged.left.append(f"trial {there.trial_id}: its experiment {record.experiment_id} is missing")
+        return experiment_id
+
+    def _renumbered(self, record: TrialRecord, here: TrialFolder, experiment_id: int) -> TrialRecord:
+        return msgspec.structs.replace(
+            record, trial_id=here.trial_id, experiment_id=experiment_id, first_id=_key(record)[0]
+        )
 
     def _write_anew(self, there: TrialFolder, here: TrialFolder, made: Path, record: TrialRecord) -> None:
         """Writes the files that name the trial's id. Damaged ones stay as they are."""
@@ -236,11 +267,11 @@ class _Merge:
             write_atomically(made / "command.json", encode_file(command))
         write_atomically(made / "trial.json", encode_file(record))
 
-    def _take_checkpoints(self, there: TrialFolder) -> None:
+    def _take_checkpoints(self, there: TrialFolder, deleted_here: Set[str] = frozenset()) -> None:
         """Copies the trial's checkpoints in the other home. Those in other storages stay, and belong to that home."""
         for checkpoint in read_history(there).checkpoints:
             storage_id, inside = checkpoint.record.storage_id, path_inside(self._other, checkpoint.record.storage)
-            if inside is None or (self._home.root / inside / storage_id).exists():
+            if inside is None or storage_id in deleted_here or (self._home.root / inside / storage_id).exists():
                 continue
             source, root = self._other.root / inside / storage_id, self._home.root / inside
             root.mkdir(mode=0o700, parents=True, exist_ok=True)

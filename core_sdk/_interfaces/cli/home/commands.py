@@ -71,7 +71,10 @@ def print_merged(merged: Merged) -> None:
     """Prints what was taken, and what was not; exits with 1 if something was left."""
     typer.echo(f"{len(merged.taken)} trials were taken, {len(merged.known)} were here already")
     for trial_id, here in merged.taken.items():
-        typer.echo(f"trial {trial_id} is trial {here} here")
+        ends = "" if trial_id not in merged.unended else ". No end is recorded: if it was training, merge again later"
+        typer.echo(f"trial {trial_id} is trial {here} here{ends}")
+    for trial_id in merged.grown:
+        typer.echo(f"trial {trial_id} has gone on there, which trial {merged.known[trial_id]} has now, too")
     for left in merged.left:
         say(f"left: {left}")
     if merged.left:
