@@ -20,7 +20,7 @@ def mark_of_attempt(folder: TrialFolder, attempt: int) -> Mark:
 def left_attempt(folder: TrialFolder) -> int | None:
     """Returns the number of the attempt that a killed agent and its guardian left running on this machine, or None.
 
-    An attempt whose end is recorded may have left processes behind on purpose.
+    An attempt whose end is recorded has left only processes that could not be killed.
     """
     attempts = folder.attempts()
     if not attempts or folder.read_exit(attempts[-1]) is not None:

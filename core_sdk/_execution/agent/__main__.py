@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core_sdk._execution.agent._messages import (
@@ -35,7 +35,7 @@ from core_sdk._ground.records import Settled
 from core_sdk._ground.typed_lines import from_line, to_line
 from core_sdk._home.attempts.ending import end_attempt
 from core_sdk._home.folders import TrialFolder
-from core_sdk._machine.processes import Guardian, RankProcesses, await_guardians, end_marked
+from core_sdk._machine.processes import Guardian, RankProcesses, Traces, describe_marked, end_left, end_marked
 from core_sdk._machine.processes.output import Outlet
 from core_sdk._machine.slots import Ticket
 
@@ -111,6 +111,8 @@ class _AttemptCommand:
             guardian.dismiss()
             self._tell(CommandNotStarted(error.strerror or str(error)))
             return
+        if self._ticket is not None:
+            self._ticket.note_traces(Traces.of(guardian.mark, process.pid))
         ranks = RankProcesses(guardian)
         ranks.add(0, process.pid)
         copying = threading.Thread(target=self._copy, args=[output])
@@ -128,8 +130,9 @@ class _AttemptCommand:
             # A killed command has had no time to end the processes that it had started.
             end_marked(guardian.mark, [process.pid])
         copying.join(_LAST_OUTPUT_S)
+        self._name_left(describe_marked(guardian.mark))
         ranks.end(_END_S)
-        await_guardians(guardian.mark)
+        unkillable = end_left(guardian.mark, _END_S)
         ranks.release()
         with self._reaping:
             code = process.wait()
@@ -140,12 +143,13 @@ class _AttemptCommand:
                 )
         problems = end_attempt(self._folder, self._order.attempt, self._lock, code)
         if self._ticket is not None:
-            self._ticket.release()
+            # Processes that cannot be killed keep the slots, by their traces.
+            (self._ticket.leave if unkillable else self._ticket.release)()
         self._close_screen()
         self._tell(CommandEnded(code, tuple(problems)))
         guardian.dismiss()
         revive_master(self._folder.home_root)  # it has to hear of this end
-        copying.join()  # processes in sessions of their own may still write
+        copying.join()  # a process may still write that has given up its mark and its session
 
     def _start(self) -> tuple[subprocess.Popen[bytes], int]:
         """Starts the command, and returns its process and the descriptor of its output. Raises `OSError`."""
@@ -191,6 +195,15 @@ class _AttemptCommand:
                     self._screen.write(chunk)
             self._log.write(chunk if self._terminal is None else lines.feed(chunk))
         self._log.write(lines.finish())
+
+    def _name_left(self, left: Sequence[str]) -> None:
+        """Names the processes that are ended since the command has left them behind."""
+        if left:
+            words = f"core-sdk: the command has left processes behind, which are ended: {', '.join(left)}\n".encode()
+            with self._showing:
+                if self._screen is not None:
+                    self._screen.write(words)
+            self._log.write(words)
 
     def _close_screen(self) -> None:
         """Closes the screen, since the starter waits for its end. Later output is not shown."""

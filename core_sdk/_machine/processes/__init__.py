@@ -6,8 +6,10 @@
 - `RankStatements`: what ranks say about how they end.
 - `Guardian`: a helper process that ends the ranks if the process that supervises them is killed. Its module says who
   kills whom, however supervisors nest.
-- `end_marked`, `await_guardians`: what a guardian does, done by this process, and waiting for those who do it.
+- `end_marked`: what a guardian does, done by this process.
 - `is_any_marked`, `guardians_of`: the processes that carry a supervisor's mark, and the guardians that look for them.
+- `describe_marked`, `end_left`: the processes that a command has left behind, named and ended.
+- `Traces`: how anybody on the machine tells whether a process of an attempt lives.
 - `Spawner`: a process that has imported modules once, and forks others, such as workers and agents.
 - `output`: what ranks write, forwarded line by line.
 - `cause_of`, `failure_report`, `exit_code`: an outcome in words, and as an exit status.
@@ -27,7 +29,8 @@ from core_sdk._machine.processes._failure_text import (
     signal_name,
 )
 from core_sdk._machine.processes._guardian import Guardian
-from core_sdk._machine.processes._guardian_process import await_guardians, end_marked, guardians_of, is_any_marked
+from core_sdk._machine.processes._guardian_process import end_marked, guardians_of, is_any_marked
+from core_sdk._machine.processes._left_processes import Traces, describe_marked, end_left
 from core_sdk._machine.processes._outcomes import (
     Failed,
     FailedElsewhere,

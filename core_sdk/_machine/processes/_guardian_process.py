@@ -26,6 +26,8 @@ _PATIENCE_S = 5.0
 _PAUSE_S = 0.05
 # The process has ended, or is another user's.
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
+# The place of the time of the start among the fields of /proc/PID/stat that follow the name.
+_START = 19
 # After Python itself and its options.
 _MOST_ARGUMENTS = 4
 
@@ -62,7 +64,7 @@ def end_marked(mark: str, sessions: Collection[int] = (), *, least_s: float = _L
     """
     start = time.monotonic()
     while True:
-        found = {pid: is_guardian for pid, is_guardian in _find(mark, sessions) if pid != os.getpid()}
+        found = {pid: is_guardian for pid, is_guardian in find_marked(mark, sessions) if pid != os.getpid()}
         passed_s = time.monotonic() - start
         for pid, is_guardian in found.items():
             if not is_guardian or passed_s > _PATIENCE_S:
@@ -73,19 +75,9 @@ def end_marked(mark: str, sessions: Collection[int] = (), *, least_s: float = _L
         time.sleep(_PAUSE_S)
 
 
-def await_guardians(mark: str) -> None:
-    """Waits for the guardians that carry the mark: if their supervisors were killed, they are ending processes.
-
-    The wait is limited, since a supervisor that was left behind on purpose keeps its guardian.
-    """
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline and any(is_guardian for _, is_guardian in _find(mark, ())):
-        time.sleep(_PAUSE_S)
-
-
 def is_any_marked(mark: str) -> bool:
     """Returns whether a process of this machine carries the mark."""
-    return next(_find(mark, ()), None) is not None
+    return next(find_marked(mark), None) is not None
 
 
 def guardians_of(mark: str) -> list[int]:
@@ -93,7 +85,7 @@ def guardians_of(mark: str) -> list[int]:
     found = []
     for pid, _, _ in living():
         with contextlib.suppress(*_GONE):
-            arguments = _arguments(pid)
+            arguments = arguments_of(pid)
             if _is_guardian(arguments) and mark in arguments:
                 found.append(pid)
     return found
@@ -112,6 +104,19 @@ def living() -> Iterator[tuple[int, int, int]]:
                     yield int(name), int(parent), int(session)
 
 
+def start_of(pid: int) -> int:
+    """Returns the time at which a process was started, in a unit of the system's; 0 if it has ended."""
+    if sys.platform != "linux":
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            return int(psutil.Process(pid).create_time())
+        return 0
+    with contextlib.suppress(*_GONE):
+        return int(_read(pid, "stat").rpartition(")")[2].split()[_START])
+    return 0
+
+
 def _living_elsewhere() -> Iterator[tuple[int, int, int]]:
     import psutil  # a third-party library, which Linux does without
 
@@ -121,28 +126,28 @@ def _living_elsewhere() -> Iterator[tuple[int, int, int]]:
                 yield process.pid, process.ppid(), os.getsid(process.pid)
 
 
-def _find(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
+def find_marked(mark: str, sessions: Collection[int] = ()) -> Iterator[tuple[int, bool]]:
     """Yields the pids of processes that carry the mark or are in the sessions, and whether each is a guardian."""
-    if sys.platform != "linux":
-        yield from _find_elsewhere(mark, sessions)
-        return
     for pid, _, session in living():
         with contextlib.suppress(*_GONE):
-            if session in sessions or mark in _read(pid, "environ").split("\0"):
-                yield pid, _is_guardian(_arguments(pid))
+            if session in sessions or mark in variables_of(pid):
+                yield pid, _is_guardian(arguments_of(pid))
 
 
-def _find_elsewhere(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
-    import psutil
+def variables_of(pid: int) -> list[str]:
+    """Returns the environment of a process, as `NAME=value`. Raises `OSError`, as for another user's process."""
+    if sys.platform != "linux":
+        import psutil
 
-    name, _, value = mark.partition("=")
-    for pid, _, session in _living_elsewhere():
-        with contextlib.suppress(psutil.Error, *_GONE):
-            if session in sessions or psutil.Process(pid).environ().get(name) == value:
-                yield pid, _is_guardian(_arguments(pid))
+        try:
+            return [f"{name}={value}" for name, value in psutil.Process(pid).environ().items()]
+        except psutil.Error as error:
+            raise ProcessLookupError from error
+    return _read(pid, "environ").split("\0")
 
 
-def _arguments(pid: int) -> list[str]:
+def arguments_of(pid: int) -> list[str]:
+    """Returns the command line of a process. Raises `OSError`."""
     if sys.platform != "linux":
         import psutil
 

@@ -19,6 +19,7 @@ from core_sdk._ground.alive import AliveLock, is_alive
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.environment import slot_directory
 from core_sdk._ground.files import write_whole
+from core_sdk._machine.processes import Traces
 from core_sdk._machine.slots.turns import PostedTicket, obstacles, slots_for
 from core_sdk.errors import SlotError
 
@@ -32,6 +33,9 @@ _ASLEEP_S = 30.0
 _TOUCH_S = 3600.0
 # A ticket has its final size from the beginning, so that a disk that is full later takes no slot away.
 _BLOCK_BYTES = 4096
+_MOST_BYTES = 1 << 20
+# Room for the traces of the attempt's processes, which are noted later.
+_TRACES_BYTES = 256
 
 
 class TicketRecord(msgspec.Struct, kw_only=True):
@@ -44,6 +48,8 @@ class TicketRecord(msgspec.Struct, kw_only=True):
     held: list[str] = []
     pid: int
     since: float
+    traces: Traces | None = None
+    """How the processes are found that the attempt has left, when nobody holds the lock any more."""
 
 
 class TicketTrial(msgspec.Struct, kw_only=True):
@@ -78,8 +84,9 @@ class SlotDirectory:
 
     def _read(self, path: Path) -> PostedTicket | None:
         """Returns the ticket; None if its processes are gone."""
+        left: Sequence[int] = ()
         try:
-            if not is_alive(path):
+            if not is_alive(path) and not (left := _left_of(path)):
                 return None
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
                 status = os.fstat(file.fileno())
@@ -102,6 +109,7 @@ class SlotDirectory:
             is_asleep=not record.held and time.time() - status.st_mtime > _ASLEEP_S,
             home=None if trial is None else trial.home,
             trial_id=None if trial is None else trial.trial_id,
+            left=left,
         )
 
     @contextlib.contextmanager
@@ -125,7 +133,7 @@ class SlotDirectory:
         for path in self._paths():
             numbers.append(int(path.stem))
             with contextlib.suppress(OSError):
-                if path.stat().st_uid == os.geteuid() and not is_alive(path):
+                if path.stat().st_uid == os.geteuid() and not is_alive(path) and not _left_of(path):
                     _remove(path)
         return max(numbers) + 1
 
@@ -161,7 +169,8 @@ class SlotDirectory:
 class Ticket:
     """A ticket of this process: it waits in line, and then holds slots, until `release`.
 
-    Another process may `adopt` it. It is void when no process has its lock any more.
+    Another process may `adopt` it. It is void when no process has its lock any more, and none of those lives that
+    `note_traces` has said how to find.
     """
 
     def __init__(
@@ -245,6 +254,13 @@ class Ticket:
         with contextlib.suppress(OSError):
             _write_trial(self.path, TicketTrial(home=str(self._home), trial_id=trial_id))
 
+    def note_traces(self, traces: Traces) -> None:
+        """Says in an adopted ticket how the attempt's processes are found after the death of all who have its lock."""
+        # A directory that cannot be locked is no obstacle: the lock of the ticket is enough while its holders live.
+        with contextlib.suppress(OSError, SlotError), SlotDirectory(self.path.parent).locked():
+            record = json_decoder(TicketRecord)(os.pread(self.fileno(), _MOST_BYTES, 0))
+            self._written(msgspec.structs.replace(record, traces=traces))
+
     def fileno(self) -> int:
         return self._lock.fileno()
 
@@ -262,7 +278,7 @@ class Ticket:
 
     def _written(self, record: TicketRecord) -> TicketRecord:
         content = msgspec.json.encode(record)
-        most = len(content) + sum(len(name) + len('"",') for name in record.usable)
+        most = len(content) + _TRACES_BYTES + sum(len(name) + len('"",') for name in record.usable)
         os.pwrite(self.fileno(), content.ljust(-(-most // _BLOCK_BYTES) * _BLOCK_BYTES), 0)
         return record
 
@@ -316,6 +332,14 @@ def _write_trial(ticket: Path, trial: TicketTrial) -> None:
         write_whole(descriptor, msgspec.json.encode(trial))
     finally:
         os.close(descriptor)
+
+
+def _left_of(ticket: Path) -> list[int]:
+    """Returns the pids of processes of the attempt that live though nobody has the ticket's lock any more."""
+    with contextlib.suppress(OSError, ValueError):
+        traces = json_decoder(TicketRecord)(ticket.read_bytes()).traces
+        return [] if traces is None else traces.living()
+    return []
 
 
 def _read_trial(ticket: Path) -> TicketTrial | None:

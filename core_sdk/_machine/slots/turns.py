@@ -31,6 +31,8 @@ class PostedTicket:
     """The home of its trial; None for a ticket of another user, as is `trial_id`."""
     trial_id: int | None = None
     """The trial that has the slots; None while it waits."""
+    left: Sequence[int] = ()
+    """The processes of its attempt that live on, if whoever supervised them was killed."""
 
 
 def slots_for(number: int, tickets: Iterable[PostedTicket]) -> Sequence[str]:
@@ -78,8 +80,12 @@ def waiting_line(tickets: Iterable[PostedTicket]) -> list[PostedTicket]:
 
 
 def _owner(ticket: PostedTicket) -> str:
+    left = ", ".join(map(str, ticket.left))
     if ticket.home is None:
-        return f"{ticket.user} (process {ticket.pid})"
+        return f"{ticket.user} (process {left or ticket.pid})"
+    if left and ticket.trial_id is not None:
+        ending = f"`core-sdk trial kill {ticket.trial_id}` ends what its agent has left: process {left}"
+        return f"trial {ticket.trial_id} of {ticket.home} ({ending})"
     return f"a trial of {ticket.home}" if ticket.trial_id is None else f"trial {ticket.trial_id} of {ticket.home}"
 
 

@@ -145,26 +145,28 @@ def test_a_killed_agent_leaves_no_script(start_cli: StartCli, cli: Cli, write_sc
 def test_what_a_script_leaves_behind_is_ended_with_it(
     home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """Processes in a script's session end with it; one in its own session lives on, and its output is kept."""
+    """The processes that a script leaves behind end with it, and are named; what has given up its mark lives on."""
     script = write_script(
         """
         import pathlib, subprocess, sys
-        left = subprocess.Popen(["sleep", "600"])
+        left = subprocess.Popen(["sleep", "600"], start_new_session=True)
         daemon = "while [ ! -e go ]; do sleep 0.05; done; echo from the daemon"
-        own = subprocess.Popen(["sh", "-c", daemon], start_new_session=True)
+        own = subprocess.Popen(["sh", "-c", daemon], start_new_session=True, env={"PATH": "/usr/bin:/bin"})
         pathlib.Path("left").write_text(str(left.pid))
         print("done")
         """
     )
 
     run = cli("run", "--", sys.executable, str(script))
-    is_left = is_living(int((tmp_path / "left").read_text()))
+    left = int((tmp_path / "left").read_text())
+    is_left = is_living(left)
     running = home.trial(1).running_attempt()
     (tmp_path / "go").touch()
     log = home.trial(1).log_path(1)
     wait_for(lambda: "from the daemon" in log.read_text())
 
-    assert (run.status, run.output) == (0, "done\n")
+    named = f"core-sdk: the command has left processes behind, which are ended: sleep 600 (pid {left})"
+    assert (run.status, run.output.splitlines()) == (0, ["done", named])
     assert not is_left
     assert running is None
 
