@@ -20,12 +20,14 @@ from core_sdk.errors import ReportsDroppedError
 
 # What a training writes, before and after something happens to its home.
 SCRIPT = """
-import os, shutil, sys, time
+import os, shutil, sys, threading, warnings
 from pathlib import Path
 from core_sdk import core, media
 from core_sdk.errors import CheckpointNotStoredError
 
 home = Path(os.environ["CORE_SDK_HOME"])
+is_noticed, show = threading.Event(), warnings.showwarning
+warnings.showwarning = lambda *words: (show(*words), is_noticed.set())
 
 def write(context, step):
     context.train.report_training_metrics(step, {"loss": 1.0})
@@ -44,7 +46,7 @@ with core.init() as context:
     write(context, 1)
     WHAT
     write(context, 2)
-    time.sleep(1.5)
+    assert is_noticed.wait(60)
     write(context, 3)
 """
 
@@ -90,10 +92,13 @@ def test_a_renamed_home_keeps_what_was_reported_before(home: Home, run_script: R
 def test_a_rank_s_reports_into_a_renamed_home_count_as_dropped(home: Home, start_script: StartScript) -> None:
     """Every rank raises for its own journal, and a sharded save fails on all of them."""
     source = """
-import os, sys, time
+import os, sys, threading, warnings
 from pathlib import Path
 from core_sdk import core
 from core_sdk.errors import CoreSDKError
+
+is_noticed, show = threading.Event(), warnings.showwarning
+warnings.showwarning = lambda *words: (show(*words), is_noticed.set())
 
 rank = int(sys.argv[1])
 ranks = core.DistributedContext(rank=rank, size=2, local_rank=rank, local_size=2, cross_rank=0, cross_size=1)
@@ -104,7 +109,7 @@ with core.init(distributed=ranks) as context:
     if ranks.rank == 0:
         home.rename(home.with_name("moved"))
     ranks.allgather(None)
-    time.sleep(1.5)
+    assert is_noticed.wait(60)
     context.train.report_training_metrics(2, {"loss": 1.0})
     try:
         with context.checkpoint.store_path({"steps_completed": 1}, shard=True) as (path, _):
