@@ -1,4 +1,4 @@
-"""Where records live: the home is a folder that holds the truth, and its index is a database that only answers faster.
+"""Keeps the records: the home is a folder that holds the truth, and its index is a database that only answers faster.
 
     <home>/home.json                        format and maker
     <home>/experiments/<id>/experiment.json name, labels, description

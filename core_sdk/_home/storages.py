@@ -1,4 +1,4 @@
-"""How the records of a home name the storages of checkpoints.
+"""The names of checkpoint storages in the records of a home.
 
 A storage inside the home is `home:` and its path relative to the home, so that a home can be moved and copied; others
 are named by their URL. Records of older versions have the URL of each, with the path that the home then had.

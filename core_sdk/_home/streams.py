@@ -1,4 +1,4 @@
-"""What journals say, read on from where the last reader stopped: while a trial runs, and without the index."""
+"""Reads journals on from where the last reader stopped, while a trial runs and without the index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the ranks' scripts end: each rank tells the chief, so that the failure of one rank fails the trial.
+"""Tells the chief how each rank's script ends, so that the failure of one rank fails the trial.
 
 This is no collective: a rank that has failed cannot take part, and a rank that has ended well need not wait.
 """

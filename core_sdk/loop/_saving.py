@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SHARDED_FILES = "sharded_tensors."
 
 Held: TypeAlias = "tuple[dict[str, Any], Parts | None]"
-"""What a rank writes: values by the names of their files, and its parts of tensors that are spread over ranks."""
+"""The content that a rank writes: values by their file names, and its parts of tensors spread over ranks."""
 
 
 class StateSaver:

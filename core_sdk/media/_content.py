@@ -1,4 +1,4 @@
-"""What every kind of media does with its content: bound its size, name it by its hash, read it from files."""
+"""Handles the content of every kind of media: bounds its size, names it by its hash, reads it from files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a group still works: the fault that has ended it, and the ranks that have left."""
+"""The state of a group: the fault that has ended it, and the ranks that have left."""
 
 from __future__ import annotations
 

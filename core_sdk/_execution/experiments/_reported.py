@@ -1,4 +1,4 @@
-"""Whether trials report what the searcher reads, and how people are told if they do not."""
+"""Watches whether trials report what the searcher reads, and tells people if they do not."""
 
 from __future__ import annotations
 

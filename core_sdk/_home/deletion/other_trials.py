@@ -1,4 +1,4 @@
-"""What other trials need of the checkpoints of a training, which asks this again and again while it runs."""
+"""Finds the checkpoints of a training that other trials need; the training asks again and again while it runs."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from core_sdk._ground.records import Metric, SearcherMetric, strict_json
 from core_sdk._home.finding.facts import Facts, differing_first, titles
 
 OTHER_NAMES = ("label", "experiment", "state")
-"""What trials can be grouped by, besides their hyperparameters."""
+"""The facts by which trials can be grouped, besides their hyperparameters."""
 
 
 @dataclass(frozen=True)

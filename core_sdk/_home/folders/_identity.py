@@ -1,4 +1,4 @@
-"""What tells a home from its copies.
+"""Tells a home from its copies.
 
 A home may be renamed, moved, mounted elsewhere, copied, restored and snapshotted. Its name, which `identity` holds,
 goes along with every copy, and snapshots keep the inode numbers, so that the file system counts too.

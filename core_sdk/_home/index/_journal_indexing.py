@@ -73,7 +73,7 @@ _OF_WRITERS = (AttemptStarted, Report, Profile, Alert, StopAcknowledged, Dropped
 _FLOATS = {float}
 
 _SeriesKey = tuple[bool, str, str]
-"""Whether the series is one of the profiler's, its group, and the metric's name."""
+"""A series: whether it is one of the profiler's, its group, and the metric's name."""
 
 _Reports = tuple[list[int], list[float], list[int], list[dict[str, Any]]]
 """The steps, the times, the orders and the values of reports that have the same metrics."""

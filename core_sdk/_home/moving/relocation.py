@@ -1,4 +1,4 @@
-"""What people say about a home that lies elsewhere than it did: that it was moved, or that it is a copy."""
+"""Records what people say about a home that lies elsewhere than it did: it was moved, or it is a copy."""
 
 from __future__ import annotations
 

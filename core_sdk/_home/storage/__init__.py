@@ -1,4 +1,4 @@
-"""Where checkpoint bytes live.
+"""Stores the files of checkpoints.
 
 `Storage` is the seam; `DirectoryStorage`, for a directory or a shared file system, is its first implementation:
 

@@ -1,4 +1,4 @@
-"""How all groups of commands are set up."""
+"""Sets up a group of commands."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How results are shown: tables and curves for people, JSON and CSV for programs."""
+"""Shows results: tables and curves for people, JSON and CSV for programs."""

@@ -1,4 +1,4 @@
-"""What a request is told when it cannot be answered: JSON in words of a person."""
+"""Answers a request that cannot be served with JSON whose message a person can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has changed, as numbered events: a browser that was away asks for those since its last one."""
+"""Gives changes as numbered events: a browser that was away asks for the events since its last one."""
 
 from __future__ import annotations
 

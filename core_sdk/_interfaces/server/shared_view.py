@@ -1,4 +1,4 @@
-"""What a home holds, as a server remembers it between questions."""
+"""Remembers the contents of a home between the questions to a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a run goes on with an earlier one, and after which step."""
+"""Finds the earlier run that a run continues, and the step after which it does."""
 
 from __future__ import annotations
 

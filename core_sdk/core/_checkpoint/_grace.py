@@ -1,4 +1,4 @@
-"""How long a process that was asked to stop may take to save."""
+"""Computes how long a process that was asked to stop may take to save."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scripts say about a checkpoint: checked, and merged where several ranks say something."""
+"""Checks the metadata that scripts give a checkpoint, and merges the metadata of several ranks."""
 
 from __future__ import annotations
 

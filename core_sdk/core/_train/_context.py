@@ -1,4 +1,4 @@
-"""What a script tells about its training: metrics, progress, status, metadata, the end."""
+"""Records what a script tells about its training: metrics, progress, status, metadata, the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `trial describe` shows."""
+"""Collects what `trial describe` shows."""
 
 from __future__ import annotations
 
