@@ -48,7 +48,7 @@
     │   ├── RankDiedError
     │   ├── RankLeftError
     │   └── CollectiveTimeoutError
-    ├── WorkerError                           a worker group, or one of its workers
+    ├── WorkerError (RuntimeError)            a worker group, or one of its workers
     │   ├── WorkerFailedError                 a call raised an error on a worker
     │   ├── WorkerDiedError
     │   ├── WorkersNotStartedError
@@ -615,7 +615,7 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
 
 
-class WorkerError(CoreSDKError):
+class WorkerError(CoreSDKError, RuntimeError):
     """A worker group, or one of its workers, cannot do what it was asked to do."""
 
     @classmethod
@@ -717,7 +717,8 @@ class NotPicklableError(WorkerError, TypeError):
 class TrainingFailedError(WorkerError):
     """A training on workers has failed.
 
-    `worker_failures` has the error of the worker that has failed first, by rank. It is also the `__cause__`.
+    `worker_failures` has the error of the worker that has failed first, by rank: the exception that its function has
+    raised, or a `WorkerDiedError`. It is also the `__cause__`.
     """
 
     def __init__(self, trial_id: int, attempt: int, error_text: str, num_failures: int) -> None:

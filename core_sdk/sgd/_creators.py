@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 Function = Callable[..., Any]
-SchedulerStep = Literal["batch", "epoch"] | None
+SchedulerStep = Literal["batch", "epoch", "manual"] | None
 
 _REQUIRED = ("model_creator", "data_creator", "optimizer_creator", "loss_creator")
 _OPTIONAL = ("scheduler_creator", "train_function", "validation_function", "initialization_hook")
@@ -55,9 +55,9 @@ class Creators:
                 f"dataloader_config has {', '.join(refused)}: the trainer makes the batches. Pass its own batch_size=, "
                 "and return the datasets from data_creator()"
             )
-        if self.scheduler_step_freq not in ("batch", "epoch", None):
+        if self.scheduler_step_freq not in ("batch", "epoch", "manual", None):
             raise ValueError(
-                f"scheduler_step_freq is {self.scheduler_step_freq!r}; it must be 'batch', 'epoch' or None"
+                f"scheduler_step_freq is {self.scheduler_step_freq!r}; it must be 'batch', 'epoch', 'manual' or None"
             )
 
 

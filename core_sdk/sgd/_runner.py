@@ -49,8 +49,10 @@ class RunnerProgress(NamedTuple):
     """The progress of the training."""
 
     epoch: int
-    """The number of complete passes."""
+    """The number of complete passes over the data."""
     batches: int
+    num_calls: int
+    """The number of calls of `train()`."""
 
 
 class Restored(NamedTuple):
@@ -59,6 +61,10 @@ class Restored(NamedTuple):
     progress: RunnerProgress
     is_own: bool
     """Whether the state is of the trainer's own trial."""
+
+
+class RefusedError(ValueError):
+    """What the trainer was given does not allow the call. The workers are unchanged."""
 
 
 class TrainedPass(NamedTuple):
@@ -131,8 +137,9 @@ class Runner:
             self.operator = creators.training_operator_cls(self)
             self.operator.setup(self.config)
         if not hasattr(self, "models") or not hasattr(self, "train_loader"):
-            raise ValueError("setup() of the training operator must call self.register(…) and self.register_data(…)")
-        self._counts = {"epoch": 0}
+            raise RefusedError("setup() of the training operator must call self.register(…) and self.register_data(…)")
+        self._counts = {"epoch": 0, "in_epoch": 0, "calls": 0}
+        """The complete epochs, the batches since then, and the calls; states of 0.1 have only the first."""
         self._parts = self._named_objects()
         self._state = State(**{name: each for part in self._parts.values() for name, each in part.items()})
         self._host_memory = HostMemory()
@@ -160,17 +167,18 @@ class Runner:
         self.train_loader, self.validation_loader = train, validation[0] if validation else None
 
     def train_pass(self, num_steps: int | None = None, info: Mapping[str, Any] | None = None) -> TrainedPass:
-        """Trains one pass over the data. Collective."""
+        """Trains the rest of the current epoch, or so many batches from there on. Collective."""
         began_at = time.perf_counter()
+        self._check_trainable()
         for model in self.models:
             model.train()
-        num_batches = self.train_loader.num_batches(self.epoch)
+        num_before = self._counts.get("in_epoch", 0)
+        if (num_batches := self.train_loader.num_batches(self.epoch)) is not None:
+            num_batches -= num_before
         self._batches = batches = Batches(self.train_loader.stream(), num_batches, num_steps)
         metrics = as_numbers(self._train(batches, self._info(num_steps, info)), "train_function()")
         self._share_buffers()
-        self._counts["epoch"] += 1
-        if not batches.is_over:
-            self.train_loader.begin_epoch(self.epoch)  # the train function has left its pass early
+        self._count(batches, num_before, is_to_end=num_steps is None)
         num_given = max(1, batches.num_given)
         times = {
             "batch_time": (time.perf_counter() - began_at) / num_given,
@@ -184,7 +192,9 @@ class Runner:
 
     def validate(self, num_steps: int | None = None, info: Mapping[str, Any] | None = None) -> Measured:
         if self.validation_loader is None:
-            raise ValueError("there are no data to validate on: let data_creator() return two datasets")
+            raise RefusedError("there are no data to validate on: let data_creator() return two datasets")
+        if self.operator is None and not self._creators.validation_function and len(self.models) > 1:
+            raise RefusedError("model_creator() returns several models: pass validation_function=")
         for model in self.models:
             model.eval()
         drawn = (each for each in self.validation_loader.single_pass() if not each[0].is_filler)
@@ -197,7 +207,7 @@ class Runner:
         return Measured(metrics, batches.num_samples)
 
     def progress(self) -> RunnerProgress:
-        return RunnerProgress(self.epoch, self.train_loader.batches)
+        return RunnerProgress(self.epoch, self.train_loader.batches, self._counts.get("calls", self.epoch))
 
     def copied_models(self) -> Any:
         """Returns copies of the models on the CPU, on worker 0."""
@@ -258,6 +268,28 @@ class Runner:
         step = self._creators.scheduler_step_freq
         return {"epoch_idx": self.epoch, "num_steps": num_steps, "scheduler_step": step, **(info or {})}
 
+    def _check_trainable(self) -> None:
+        if self.operator is not None or self._creators.train_function is not None:
+            return
+        if max(len(self.models), len(self.optimizers), len(self.schedulers)) > 1:
+            raise RefusedError(
+                "the creators return several models, optimizers or schedulers: pass train_function=, a function of "
+                f"(config, models, batches, criterion, optimizers{', schedulers' if self.schedulers else ''}), where "
+                "each of these is a list if there are several"
+            )
+
+    def _count(self, batches: Batches, num_before: int, *, is_to_end: bool) -> None:
+        """Counts a pass. One that was to train to the epoch's end has ended it, even if its function left early."""
+        is_left_early = is_to_end and not batches.is_over
+        num_in_epoch = 0 if is_to_end else batches.num_in_epoch + (0 if batches.num_epochs else num_before)
+        self._counts |= {
+            "epoch": self.epoch + batches.num_epochs + is_left_early,
+            "in_epoch": num_in_epoch,
+            "calls": self.progress().num_calls + 1,
+        }
+        if is_left_early:
+            self.train_loader.begin_epoch(self.epoch)
+
     def _train(self, batches: Batches, info: dict[str, Any]) -> Any:
         creators = self._creators
         if self.operator is not None:
@@ -266,8 +298,6 @@ class Runner:
         if creators.train_function is not None:
             schedulers = [as_given(self.schedulers)] if self.schedulers else []
             return creators.train_function(self.config, as_given(self.spread_models), *arguments, *schedulers)
-        if max(len(self.models), len(self.optimizers), len(self.schedulers)) > 1:
-            raise ValueError("the creators return several models, optimizers or schedulers: pass train_function=")
         by_batch = self.schedulers if creators.scheduler_step_freq == "batch" else []
         metrics = _passes.train(self.spread_models[0], *arguments, by_batch, self.runtime)
         if creators.scheduler_step_freq == "epoch":
@@ -283,16 +313,20 @@ class Runner:
         if function:
             schedulers = [as_given(self.schedulers)] if self.schedulers else []
             return function(self.config, as_given(self.models), batches, self.criterion, *schedulers)
-        if len(self.models) > 1:
-            raise ValueError("model_creator() returns several models: pass validation_function=")
         return _passes.validate(self.models[0], batches, self.criterion, self.device)
 
     def _check_schedulers(self) -> None:
         creators = self._creators
-        steps_itself = creators.train_function is None and creators.scheduler_step_freq is not None
+        if self.schedulers and creators.training_operator_cls is not None and creators.scheduler_step_freq is None:
+            raise RefusedError(
+                "there is a scheduler, and scheduler_step_freq is None: pass 'batch', 'epoch', or 'manual' for an "
+                "operator that steps it itself or a program that calls update_scheduler(metric)"
+            )
+        steps_itself = creators.train_function is None and creators.scheduler_step_freq in ("batch", "epoch")
         if steps_itself and any(isinstance(each, ReduceLROnPlateau) for each in self.schedulers):
             raise ValueError(
-                "ReduceLROnPlateau steps by a metric: pass scheduler_step_freq=None, and call update_scheduler(metric)"
+                "ReduceLROnPlateau steps by a metric: pass scheduler_step_freq='manual', and call "
+                "update_scheduler(metric)"
             )
 
     def _create_criterion(self) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from core_sdk.sgd._creators import Function, SchedulerStep
-from core_sdk.sgd._metrics import Metrics
+from core_sdk.sgd._metrics import Measured, Metrics
 from core_sdk.sgd._operator import NUM_SAMPLES, TrainingOperator
 from core_sdk.sgd._trainer import PyTorchTrainer
 
@@ -44,7 +44,7 @@ class TorchTrainer(PyTorchTrainer):
         backend: Literal["auto", "nccl", "gloo"] = "auto",
         use_fp16: bool = False,
         apex_args: Mapping[str, Any] | None = None,
-        scheduler_step_freq: SchedulerStep | Literal["manual"] = "batch",
+        scheduler_step_freq: SchedulerStep = "batch",
         wrap_ddp: bool = True,
         add_dist_sampler: bool = True,
         **more: Any,
@@ -76,7 +76,7 @@ class TorchTrainer(PyTorchTrainer):
             backend=backend,
             use_fp16=use_fp16,
             apex_args=apex_args,
-            scheduler_step_freq=None if scheduler_step_freq == "manual" else scheduler_step_freq,
+            scheduler_step_freq=scheduler_step_freq,
             training_operator_cls=training_operator_cls,
             **{name: each for name, each in more.items() if name not in _IGNORED},
         )
@@ -89,14 +89,14 @@ class TorchTrainer(PyTorchTrainer):
         max_retries: int = 0,
         info: Mapping[str, Any] | None = None,
     ) -> Metrics:
-        """Trains one pass over the data, or `num_steps` batches of it, and returns means over all workers.
+        """Trains the rest of an epoch, or `num_steps` batches from here on, and returns means over all workers.
 
-        `info` is passed on to the operator. Times are among the metrics, whatever `profile` says. `max_retries` is that
-        of `PyTorchTrainer.train()`.
+        `num_samples`, which counts the samples, is the sum over the workers. `info` is passed on to the operator. Times
+        are among the metrics, whatever `profile` says. `max_retries` is that of `PyTorchTrainer.train()`.
         """
         _check_reduced(reduce_results)
         metrics = super().train(max_retries, num_steps=num_steps, info=info)
-        return {**metrics, NUM_SAMPLES: metrics["batch_processed"]}
+        return {NUM_SAMPLES: metrics["batch_processed"], **metrics}
 
     def validate(
         self,
@@ -109,9 +109,23 @@ class TorchTrainer(PyTorchTrainer):
         _check_reduced(reduce_results)
         return super().validate(num_steps=num_steps, info=info)
 
+    def apply_all_workers(self, fn: Callable[[], T]) -> list[T]:  # type: ignore[override]
+        """Calls `fn()` on each worker, and returns the results in the order of the ranks."""
+        return super().apply_all_workers(lambda runner: fn())
+
     def apply_all_operators(self, fn: Callable[[Any], T]) -> list[T]:
         """Calls `fn(operator)` on each worker, and returns the results in the order of the ranks."""
-        return self.apply_all_workers(lambda runner: fn(runner.operator))
+        return super().apply_all_workers(lambda runner: fn(runner.operator))
+
+    def get_model(self, to_cpu: bool = True) -> Any:
+        """Returns the trained model, or the list of them, always on the CPU of this process."""
+        return super().get_model()
+
+    def _combined(self, measured: list[Measured], function: str) -> Metrics:
+        metrics = super()._combined(measured, function)
+        if NUM_SAMPLES in metrics:
+            metrics[NUM_SAMPLES] = sum(each.metrics[NUM_SAMPLES] for each in measured)
+        return metrics
 
 
 def _check_reduced(reduce_results: bool) -> None:

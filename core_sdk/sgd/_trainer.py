@@ -26,10 +26,10 @@ from core_sdk.errors import StateMismatchError, WorkerDiedError, WorkerError, Wo
 from core_sdk.loop._keeping import kept_parts
 from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, TrainerMark
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
-from core_sdk.sgd._metrics import Metrics, flat, mean
+from core_sdk.sgd._metrics import Measured, Metrics, flat, mean
 from core_sdk.sgd._operator import TrainingOperator
 from core_sdk.sgd._replicas import Replicas
-from core_sdk.sgd._runner import PARTS, Runner, RunnerProgress, TrainedPass
+from core_sdk.sgd._runner import PARTS, RefusedError, Runner, RunnerProgress, TrainedPass
 from core_sdk.sgd._trial import TrainerTrial
 
 logger = logging.getLogger("core_sdk.sgd")
@@ -103,7 +103,7 @@ class PyTorchTrainer:
         `batch_size` counts the samples of one batch on all workers together; each worker takes its part of it.
         `dataloader_config` has further options of torch's `DataLoader`; the training data are shuffled unless it says
         `shuffle=False`. `scheduler_step_freq` says when the built-in pass steps schedulers: after each "batch", each
-        "epoch", or never.
+        "epoch", or never, with "manual" or None; with a training operator that has schedulers None is refused.
 
         `use_fp16` computes in mixed precision by `torch.amp`. `backend` goes to torch.distributed. Hyperparameters
         with which the trial was started, by a search for example, replace those in `config`. The workers are processes
@@ -120,7 +120,8 @@ class PyTorchTrainer:
         number of passes, the place in the data and the random numbers. The rest begins from nothing. The default is
         "all"; from the checkpoint of another trial it is "model". `core-sdk trial continue --keep` has precedence.
 
-        Raises `ValueError` for options that exclude each other, or for a Context that has had its trainer;
+        Raises `ValueError` for options that exclude each other, or that a training operator does not allow, or for a
+        Context that has had its trainer;
         `WorkersNotStartedError`, `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
         """
         creators = Creators(
@@ -165,7 +166,7 @@ class PyTorchTrainer:
         self.context = context
         self._checkpoints = Checkpoints(context)
         self._replicas: Replicas | None = None
-        self._progress = RunnerProgress(0, 0)
+        self._progress = RunnerProgress(0, 0, 0)
         self._last_pass: tuple[int | None, Mapping[str, Any] | None] = (None, None)
         """The arguments of the last pass, with which it is repeated if its state is lost."""
         self._mark = TrainerMark(num_changes=0, steps=0)
@@ -183,6 +184,8 @@ class PyTorchTrainer:
             self._resume(keep)
         except BaseException as error:
             self._close(error)
+            if isinstance(error.__cause__, RefusedError):
+                raise error.__cause__ from None
             raise
         self._contexts_in_use.add(context)
 
@@ -206,8 +209,8 @@ class PyTorchTrainer:
     ) -> Metrics:
         """Trains one pass over the data, and returns its metrics: means over the samples of all workers.
 
-        `num_steps` ends the pass after so many batches; the next pass has an order of its own. `info` is passed on to a
-        training operator.
+        `num_steps` ends the call after so many batches instead. The next call goes on with the batch after them, and
+        `epoch` counts complete passes. `info` is passed on to a training operator.
 
         If a worker dies, the others are ended. As many as there is room for, at most `num_replicas`, then repeat the
         pass from the last good state, so that no sample counts twice. This happens up to `max_retries` times. If there
@@ -222,7 +225,8 @@ class PyTorchTrainer:
         If the trial should stop, and the program never asks `context.preempt.should_preempt()`, this saves a checkpoint
         and ends the program by `SystemExit` in place of another pass.
 
-        Raises `WorkerFailedError`, `WorkerDiedError` after the last retry, or `WorkersNotStartedError`.
+        Raises `ValueError` for several models without a train function, `WorkerFailedError`, `WorkerDiedError` after
+        the last retry, or `WorkersNotStartedError`; the last three are `RuntimeError`s.
         """
         if max_retries < 0:
             raise ValueError(f"max_retries is {max_retries}; it must be at least 0")
@@ -251,9 +255,12 @@ class PyTorchTrainer:
                 read_state = self._hold(replicas) if keeps_states else None
                 break
             except WorkerDiedError as error:
-                logger.warning("pass %d has failed: worker %d %s", self.epoch + 1, error.rank, error.cause)
+                num_calls = self._progress.num_calls
+                logger.warning("pass %d has failed: worker %d %s", num_calls + 1, error.rank, error.cause)
                 death = error
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error.__cause__, RefusedError):
+                    raise error.__cause__ from None
                 try:
                     self._checkpoints.settle_or_lose()  # the workers still have its state
                 finally:
@@ -276,10 +283,13 @@ class PyTorchTrainer:
         `num_steps` and `info` are the same as for `train()`.
 
         If nothing was trained since the last validation, the trial does not record it again.
+
+        Raises `ValueError` without data to validate on, or for several models without a validation function.
         """
         if self._creators.validation_function is False:
             return {}
-        metrics = mean(self._call("validate", Runner.validate, num_steps, info), "validation_function()")
+        measured = self._call("validate", Runner.validate, num_steps, info)
+        metrics = self._combined(measured, "validation_function()")
         if self._validated_at != self._mark.steps:
             self.context.train.report_validation_metrics(self._mark.steps, {**flat(metrics), "epoch": self.epoch})
             self._validated_at = self._mark.steps
@@ -413,6 +423,10 @@ class PyTorchTrainer:
             return self._running(action).call(function, *args, **kwargs)
         except WorkerDiedError as error:
             raise self._death(action, error) from error
+        except WorkerFailedError as error:
+            if isinstance(error.__cause__, RefusedError):
+                raise error.__cause__ from None
+            raise
 
     def _read_state(self, action: str) -> bytes:
         try:
@@ -451,13 +465,17 @@ class PyTorchTrainer:
         measured = [each.measured for each in trained]
         times = {name: max(each.times[name] for each in trained) for name in trained[0].times}
         metrics = {
-            **mean(measured, "train_function()"),
+            **self._combined(measured, "train_function()"),
             "epoch": self.epoch,
             "batch_processed": sum(each.num_samples for each in measured),
             **times,
         }
         self.context.train.report_training_metrics(self._mark.steps, flat(metrics))
         return metrics
+
+    def _combined(self, measured: list[Measured], function: str) -> Metrics:
+        """Returns the metrics of all workers together."""
+        return mean(measured, function)
 
     def _running(self, action: str) -> Replicas:
         """Returns the workers. After a death or an error, starts them again if there is a state to go on from."""
@@ -478,8 +496,8 @@ class PyTorchTrainer:
         """Starts the workers again with the last state that is stored, and repeats the passes since then."""
         self._checkpoints.settle_or_lose()
         progress = replicas.start_from(self._checkpoints.read()).progress
-        while progress.epoch < self.epoch:
-            logger.warning("pass %d is repeated, whose state was not stored", progress.epoch + 1)
+        while progress.num_calls < self._progress.num_calls:
+            logger.warning("pass %d is repeated, whose state was not stored", progress.num_calls + 1)
             progress = replicas.call(Runner.train_pass, *self._last_pass)[0].progress
 
     def _close(self, error: BaseException | None) -> None:

@@ -68,6 +68,8 @@ class ScalingConfig:
             )
         if self.use_gpu and self.num_gpus_per_worker == 0:
             raise ValueError("use_gpu=True, and resources_per_worker has no GPU: leave one of them out")
+        if not self.use_gpu and (self.resources_per_worker or {}).get("GPU"):
+            raise ValueError("resources_per_worker has GPUs, and use_gpu is False: pass use_gpu=True, or no GPU")
 
     def _range(self) -> tuple[int, int]:
         return self.num_workers if isinstance(self.num_workers, tuple) else (self.num_workers, self.num_workers)

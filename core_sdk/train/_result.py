@@ -135,13 +135,13 @@ def find_trial(path: str | Path) -> TrialFolder:
     home = Home(Environment.read().home)
     experiment = home.find_experiment(folder.name)
     if experiment is None:
-        raise TrialNotFoundError(0, folder)
+        raise TrialNotFoundError(folder.name, folder.parent)
     for trial_id in reversed(home.trial_ids()):
         trial = home.folder(trial_id)
         with contextlib.suppress(RecordDamagedError, TrialNotFoundError):  # it is no trial that could be meant
             if trial.read_record().experiment_id == experiment.experiment_id and _stores_in(trial, folder.parent):
                 return trial
-    raise TrialNotFoundError(0, folder)
+    raise TrialNotFoundError(folder.name, folder.parent)
 
 
 def _stores_in(trial: TrialFolder, directory: Path) -> bool:

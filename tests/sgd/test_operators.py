@@ -20,7 +20,6 @@ from sgd.creators import (
 from torch import nn
 from torch.utils.data import DataLoader
 
-from core_sdk.errors import WorkerFailedError
 from core_sdk.sgd import PyTorchTrainer, TorchTrainer, TrainingOperator
 
 
@@ -100,18 +99,66 @@ def test_an_operator_registers_what_it_trains(tmp_path: Path) -> None:
     assert (first["batch_count"], first["own"], first["last_global_step"]) == (7, 3, 6)
     assert (short["batch_count"], short["num_samples"], short["own"], short["epoch_idx"]) == (2, 16, 4, 1)
     assert (after["loss"], after["global_step"]) == (again["loss"], again["global_step"])
-    assert found == [(0, 16, [0.0125]), (1, 16, [0.0125])]
+    assert found == [(0, 14, [0.0125]), (1, 14, [0.0125])]
     assert isinstance(model, nn.Linear)
 
 
-def test_a_pass_ends_after_so_many_batches() -> None:
-    """num_steps ends a pass after that number of batches, also a built-in one; the next pass begins at the start."""
+def test_a_pass_ends_after_so_many_batches(tmp_path: Path) -> None:
+    """num_steps ends a call after that number of batches; the next goes on with the batch after them, over epochs."""
     with PyTorchTrainer(**CREATORS, num_replicas=2, batch_size=8) as trainer:
-        passes = [trainer.train(num_steps=num_steps) for num_steps in (2, None, 9)]
+        passes = [trainer.train(num_steps=2)]
+        path = trainer.save(tmp_path / "saved.pt")
+        passes += [trainer.train(), trainer.train(num_steps=9, max_retries=1)]
+        trainer.restore(path)
+        again = trainer.train()
         validated = trainer.validate(num_steps=1)
 
-    assert [each["batch_processed"] for each in passes] == [16, NUM_SAMPLES, NUM_SAMPLES]
+    assert [each["batch_processed"] for each in passes] == [16, NUM_SAMPLES - 16, NUM_SAMPLES + 16]
+    assert [each["epoch"] for each in passes] == [0, 1, 2]
+    assert (again["train_loss"], again["epoch"]) == (passes[1]["train_loss"], 1)
     assert validated.keys() == {"validation_loss", "mean_loss"}
+
+
+class Counting(TrainingOperator):
+    """Counts its samples itself, in tens."""
+
+    def train_epoch(self, iterator: Any, info: dict[str, Any]) -> Mapping[str, Any]:
+        return {**super().train_epoch(iterator, info), "num_samples": 10}
+
+
+def test_calls_of_the_predecessor_have_its_arguments() -> None:
+    """A function for all workers takes no argument, a model may be asked for on the CPU, and own counts are summed."""
+    created: dict[str, Any] = {**CREATED, "training_operator_cls": Counting, "config": {"batch_size": 4}}
+    with TorchTrainer(**created, num_workers=2) as trainer:
+        metrics = trainer.train(num_steps=3)
+        counts = trainer.apply_all_workers(lambda: torch.distributed.get_world_size())
+        model = trainer.get_model(to_cpu=True)
+
+    assert (metrics["num_samples"], metrics["batch_processed"]) == (20, 24)
+    assert counts == [2, 2]
+    assert isinstance(model, nn.Linear)
+
+
+def test_errors_are_caught_as_they_were() -> None:
+    """What the creators do not allow is a `ValueError`, and a trainer without workers raises a `RuntimeError`."""
+
+    def pair(config: dict[str, Any]) -> list[nn.Module]:
+        return [model_creator(config), model_creator(config)]
+
+    def for_pair(models: list[nn.Module], config: dict[str, Any]) -> torch.optim.Optimizer:
+        return optimizer_creator(models[0], config)
+
+    creators = {**CREATORS, "model_creator": pair, "optimizer_creator": for_pair}
+    with PyTorchTrainer(**creators | {"data_creator": lambda config: data_creator(config)[0]}) as trainer:
+        with pytest.raises(ValueError, match=r"train_function=.*\(config, models, batches, criterion, optimizers\)"):
+            trainer.train()
+        with pytest.raises(ValueError, match="no data to validate on"):
+            trainer.validate()
+        assert trainer.num_workers == 1
+    with pytest.raises(RuntimeError, match="were ended by shutdown"):
+        trainer.train()
+    with pytest.raises(ValueError, match="scheduler_step_freq is None"):
+        TorchTrainer(training_operator_cls=Registering, config={"batch_size": 4}, scheduler_step_freq=None)
 
 
 class Forgetful(TrainingOperator):
@@ -124,7 +171,7 @@ def test_what_cannot_be_trained_is_refused(caplog: pytest.LogCaptureFixture) -> 
         TorchTrainer(training_operator_cls=nn.Linear)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the workers always divide each batch"):
         TorchTrainer(**CREATED, wrap_ddp=False)
-    with pytest.raises(WorkerFailedError, match=r"must call self\.register\(…\) and self\.register_data\(…\)"):
+    with pytest.raises(ValueError, match=r"must call self\.register\(…\) and self\.register_data\(…\)"):
         TorchTrainer(training_operator_cls=Forgetful)
     with TorchTrainer(**CREATED, config={"batch_size": 4}, use_tqdm=True) as trainer:
         with pytest.raises(ValueError, match=r"apply_all_operators\(\) asks each"):

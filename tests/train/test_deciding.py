@@ -27,6 +27,7 @@ from core_sdk.train._worker.saving import own_names
         ({"engine": "local", "address": "10.0.0.1:6379"}, "engine='local' has no address"),
         ({"resources_per_worker": {"CPU": -1}}, "-1 CPU"),
         ({"use_gpu": True, "resources_per_worker": {"GPU": 0}}, "has no GPU"),
+        ({"resources_per_worker": {"GPU": 1}}, "has GPUs, and use_gpu is False"),
     ],
 )
 def test_a_scaling_that_cannot_be_is_refused(wrong: dict[str, Any], message: str) -> None:
@@ -129,7 +130,7 @@ def test_a_training_function_takes_nothing_or_its_configuration() -> None:
     assert takes_config(lambda config=None, other=2: 1)
     assert takes_config(lambda *arguments: 1)
     for function in (two, keyword):
-        with pytest.raises(TypeError, match="must take nothing, or one dictionary"):
+        with pytest.raises(ValueError, match="must take nothing, or one dictionary"):
             takes_config(function)
 
 

@@ -185,7 +185,7 @@ def test_a_failure_that_is_not_allowed_is_raised_with_its_cause(home: Home) -> N
         fit(function)
 
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
-    assert list(raised.value.worker_failures) == [0]
+    assert {rank: type(error) for rank, error in raised.value.worker_failures.items()} == {0: ZeroDivisionError}
     assert not home.trial(1).running_attempts()
 
 

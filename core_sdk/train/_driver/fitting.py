@@ -105,7 +105,7 @@ class _Fit(ABC):
             try:
                 return self._attempt(trial)
             except (WorkerFailedError, WorkerDiedError) as error:
-                callbacks.tell_failure({error.rank: error})
+                callbacks.tell_failure({error.rank: _own_error(error)})
                 raise
 
     def _fail(self, trial: DrivenTrial, error: Failure) -> None:
@@ -116,8 +116,8 @@ class _Fit(ABC):
         max_failures = self._training.run.failure_config.max_failures
         if 0 <= max_failures < self._num_failures:
             failed = TrainingFailedError(trial.folder.trial_id, trial.attempt, text, self._num_failures)
-            failed.worker_failures = {error.rank: error}
-            raise failed from error.__cause__ or error
+            failed.worker_failures = {error.rank: _own_error(error)}
+            raise failed from _own_error(error)
 
     def _give_up(self, trial: DrivenTrial, error: BaseException) -> None:
         if isinstance(error, Interrupted):
@@ -256,6 +256,12 @@ def _result(training: TrainingProgram, folder: TrialFolder, returned: Returned) 
         is_stopped=returned.is_stopped,
         checkpoint_config=training.run.checkpoint_config,
     )
+
+
+def _own_error(error: Failure) -> Exception:
+    """Returns the exception that the function has raised, or the death of its worker."""
+    cause = error.__cause__
+    return cause if isinstance(cause, Exception) else error
 
 
 def _text(error: Failure) -> str:

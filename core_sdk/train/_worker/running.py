@@ -98,7 +98,7 @@ def _call(program: Program, config: dict[str, Any], context: Context) -> Returne
 
 
 def takes_config(function: Callable[..., Any]) -> bool:
-    """Returns whether the training function takes its configuration. Raises `TypeError` if it takes more. Pure."""
+    """Returns whether the training function takes its configuration. Raises `ValueError` if it takes more. Pure."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # of C
@@ -108,4 +108,4 @@ def takes_config(function: Callable[..., Any]) -> bool:
         with contextlib.suppress(TypeError):
             signature.bind(*arguments)
             return bool(arguments)
-    raise TypeError(f"the training function takes {signature}; it must take nothing, or one dictionary, the config")
+    raise ValueError(f"the training function takes {signature}; it must take nothing, or one dictionary, the config")

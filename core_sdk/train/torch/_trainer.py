@@ -49,7 +49,10 @@ class TorchTrainer:
         datasets: Mapping[str, Any] | None = None,
         dataset_config: DataConfig | None = None,
     ) -> None:
-        """The function takes nothing, or `train_loop_config`, whose values become the trial's hyperparameters."""
+        """The function takes nothing, or `train_loop_config`, whose values become the trial's hyperparameters.
+
+        Raises `TypeError` for what is no function or no dict, and `ValueError` for a function that takes more.
+        """
         if not callable(train_loop_per_worker):
             raise TypeError(f"train_loop_per_worker is {train_loop_per_worker!r}; it must be a function")
         if train_loop_config is not None and not isinstance(train_loop_config, Mapping):
