@@ -501,9 +501,15 @@ def test_a_merge_brings_a_writers_reports_from_a_copy(home: Home, folder: TrialF
     with core.init(trial=1, writer="remote") as writer:
         writer.train.report_validation_metrics(10, {"accuracy": 0.5}, checkpoint="ten")
     third = merge(home, copy)
+    for root, value in ((home.root, 0.25), (copy.root, 0.125)):
+        os.environ["CORE_SDK_HOME"] = str(root)
+        with core.init(trial=1, writer="remote") as writer:
+            writer.train.report_validation_metrics(20, {"accuracy": value}, checkpoint="twenty")
+    fourth = merge(home, copy)
 
-    assert (first.left, second.left) == ([], [])
-    assert steps_of(home, "remote") == [(20, {"accuracy": 0.75})]
-    assert third.left == [
-        "writer remote of trial 1: it has reported about trial 1 here, too. Give writers of two homes different names"
+    assert (first.left, second.left, third.left) == ([], [], [])
+    assert steps_of(home, "remote") == [(10, {"accuracy": 0.5}), (20, {"accuracy": 0.25})]
+    assert fourth.left == [
+        "trial 1: writer remote has reported there, and about trial 1 here, too. Give writers of two homes different "
+        "names"
     ]
