@@ -96,7 +96,7 @@ def test_a_picture_in_pdf_has_lines_and_text(home: Home, tmp_path: Path) -> None
     picture, path = client.get_trial(1).plot(["loss"]), tmp_path / "curves.pdf"
 
     if importlib.util.find_spec("typst") is None:
-        with pytest.raises(MissingDependencyError, match=re.escape('pip install "core-sdk[pdf]"')):
+        with pytest.raises(MissingDependencyError, match=re.escape('pip install "typst>=')):
             picture.save(path)
         return
     picture.save(path)

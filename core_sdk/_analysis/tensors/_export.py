@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -22,6 +23,8 @@ from core_sdk.errors import MissingDependencyError
 DtypeName = Literal["fp32", "fp16", "bf16"]
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _NUM_NAMED = 5
+_RESERVED = "__metadata__"
+"""The key of a file of safetensors that is no tensor."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,9 @@ def export(
 ) -> Exported:
     """Writes a checkpoint's tensors into the new directory `path`, which appears when all are written.
 
-    Raises `FileExistsError` if `path` exists, `CheckpointError` for a checkpoint without tensors or with other
-    values, unless `tensors_only` leaves these out, and the errors of reading a checkpoint.
+    Raises `FileExistsError` if `path` exists; `CheckpointError` for a checkpoint without tensors, with tensors that
+    safetensors cannot hold, or with other values, unless `tensors_only` leaves these out; and the errors of reading a
+    checkpoint.
     """
     try:
         from safetensors.torch import save_file
@@ -66,12 +70,15 @@ def export(
         with opened(storage, storage_id) as sources:
             source = _chosen(sources, storage_id, file)
             names, left_out = _selected(source, storage_id, part, tensors_only=tensors_only)
-            tied = source.tied(list(names))
+            _check_storable(source, storage_id, names, dtype)
+            # The header of a file has tied names next to "format".
+            tied = {one: kept for one, kept in source.tied(list(names)).items() if names[one] != "format"}
             sizes = {name: _size(source.tensors[name], dtype) for name in names if name not in tied}
             weight_map: dict[str, str] = {}
             for file_name, shard in _file_names(planned(sizes, max_shard_bytes)).items():
                 header = {names[one]: names[kept] for one, kept in tied.items() if kept in shard}
-                tensors = {names[name]: _plain(tensor, dtype) for name, tensor in source.load(shard).items()}
+                loaded = {names[name]: tensor for name, tensor in source.load(shard).items()}
+                tensors = _plain(loaded, storage_id, dtype)
                 save_file(tensors, aside / file_name, metadata={"format": "pt", **header})
                 weight_map.update(dict.fromkeys(tensors, file_name))
         if with_index or len(set(weight_map.values())) > 1:
@@ -140,6 +147,38 @@ def _selected(
     return names, others
 
 
+def _check_storable(source: TensorSource, storage_id: str, names: Mapping[str, str], dtype: DtypeName | None) -> None:
+    """Raises `CheckpointError` with the names of the tensors that a file of safetensors cannot hold."""
+    if twice := [stored.name for stored in source.repeated if stored.name in names]:
+        raise unreadable(storage_id, f"{source.file} has several tensors with the name {twice[0]}: rename one of them")
+    problems = {name: _problem(source.tensors[name], as_named, dtype) for name, as_named in names.items()}
+    found = [f"{name} ({problem})" for name, problem in problems.items() if problem]
+    if found:
+        more = f" and {len(found) - _NUM_NAMED} more" if len(found) > _NUM_NAMED else ""
+        reason = f"safetensors cannot hold {', '.join(found[:_NUM_NAMED])}{more}"
+        raise unreadable(storage_id, f"{reason}: export a part without them (--part), or store them otherwise")
+
+
+def _problem(tensor: StoredTensor, name: str, dtype: DtypeName | None) -> str:
+    if name == _RESERVED:
+        return "the name belongs to its format"
+    if tensor.layout != "strided":
+        return tensor.layout
+    as_stored = _stored_as(getattr(torch, tensor.dtype), dtype)
+    return "" if _is_storable(as_stored) else str(as_stored).removeprefix("torch.")
+
+
+@functools.cache
+def _is_storable(dtype: torch.dtype) -> bool:
+    from safetensors.torch import save
+
+    try:
+        save({"empty": torch.empty(0, dtype=dtype)})
+    except KeyError:
+        return False
+    return True
+
+
 def _size(tensor: StoredTensor, dtype: DtypeName | None) -> int:
     return math.prod(tensor.shape) * _stored_as(getattr(torch, tensor.dtype), dtype).itemsize
 
@@ -148,7 +187,16 @@ def _stored_as(own: torch.dtype, chosen: DtypeName | None) -> torch.dtype:
     return own if chosen is None or not own.is_floating_point else _DTYPES[chosen]
 
 
-def _plain(tensor: torch.Tensor, dtype: DtypeName | None) -> torch.Tensor:
-    """Returns the tensor in memory of its own, without gaps."""
-    tensor = tensor.detach().to(_stored_as(tensor.dtype, dtype)).contiguous()
-    return tensor.clone() if tensor.untyped_storage().nbytes() != tensor.nbytes else tensor
+def _plain(tensors: Mapping[str, torch.Tensor], storage_id: str, dtype: DtypeName | None) -> dict[str, torch.Tensor]:
+    """Returns each tensor in memory of its own, value by value and without gaps."""
+    plain: dict[str, torch.Tensor] = {}
+    taken: set[int] = set()
+    for name, tensor in tensors.items():
+        try:
+            one = tensor.detach().resolve_conj().resolve_neg().to(_stored_as(tensor.dtype, dtype)).contiguous()
+        except RuntimeError as error:
+            raise unreadable(storage_id, f"{name} ({tensor.dtype}) cannot be converted to {dtype}") from error
+        memory = one.untyped_storage()
+        plain[name] = one.clone() if memory.nbytes() != one.nbytes or memory.data_ptr() in taken else one
+        taken.add(memory.data_ptr())
+    return plain

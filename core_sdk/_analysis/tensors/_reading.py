@@ -34,6 +34,7 @@ _SAFETENSORS_SUFFIX = ".safetensors"
 _NUMBERED = re.compile(r"(.+)-\d{5}-of-(\d{5})\.safetensors")
 _FIRST = r"\1-00001-of-\2.safetensors"
 _PARTS_PREFIX = "sharded_tensors."
+_QUANTIZED = (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,10 @@ class StoredTensor:
     name: str
     dtype: str
     shape: tuple[int, ...]
+    """The sizes; -1 stands for one that differs within a nested tensor."""
     file: str
+    layout: str = "strided"
+    """How it is stored if that is not value by value: "sparse_csr", "nested", "quantized", "meta" or a class."""
 
 
 @dataclass
@@ -54,6 +58,8 @@ class TensorSource(ABC):
     tensors: dict[str, StoredTensor] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
     """The names of the values that are no tensors."""
+    repeated: list[StoredTensor] = field(default_factory=list)
+    """Tensors whose dotted name an earlier one has, such as the second one of `{"a.b": …, "a": {"b": …}}`."""
     problem: CheckpointError | None = None
     """Why it cannot be read, if so."""
 
@@ -65,8 +71,9 @@ class TensorSource(ABC):
         """Returns which of the tensors are stored once with an earlier one, whose name is the value."""
         return {}
 
-    def _add(self, name: str, dtype: torch.dtype, shape: Sequence[int]) -> None:
-        self.tensors[name] = StoredTensor(name, _dtype_name(dtype), tuple(shape), self.file)
+    def _add(self, stored: StoredTensor) -> None:
+        if self.tensors.setdefault(stored.name, stored) is not stored:
+            self.repeated.append(stored)
 
 
 class _TorchFile(TensorSource):
@@ -84,12 +91,12 @@ class _TorchFile(TensorSource):
         for place, value in _leaves(self._content):
             name = _dotted(place)
             if isinstance(value, torch.Tensor):
-                self._add(name, value.dtype, value.shape)
-                self._loaded[name] = value
+                self._add(StoredTensor(name, _dtype_name(value.dtype), _shape(value), file, _layout(value)))
+                self._loaded.setdefault(name, value)
             elif place not in split:
                 self.others.append(name)
         for place, (dtype, shape) in split.items():
-            self._add(_dotted(place), dtype, shape)
+            self._add(StoredTensor(_dotted(place), _dtype_name(dtype), shape, file))
         self._is_split = bool(split)
 
     def load(self, names: Sequence[str]) -> dict[str, torch.Tensor]:
@@ -103,7 +110,8 @@ class _TorchFile(TensorSource):
         tied = {}
         for name, tensor in self.load(names).items():
             memory = tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape, tensor.stride()
-            if tensor.numel() and (kept := first.setdefault(memory, name)) != name:
+            signs = tensor.is_conj(), tensor.is_neg()
+            if tensor.numel() and (kept := first.setdefault((memory, signs), name)) != name:
                 tied[name] = kept
         return tied
 
@@ -117,7 +125,9 @@ class _DcpSave(TensorSource):
         self._metadata = _read_metadata(directory / _DCP_INDEX, storage_id)
         for name, stored in self._metadata.state_dict_metadata.items():
             if isinstance(stored, TensorStorageMetadata):
-                self._add(name, stored.properties.dtype, stored.size)
+                dtype = stored.properties.dtype
+                layout = "quantized" if dtype in _QUANTIZED else "strided"  # no other layout can be saved
+                self._add(StoredTensor(name, _dtype_name(dtype), tuple(stored.size), self.file, layout))
             else:
                 self.others.append(name)
 
@@ -147,8 +157,9 @@ class _SafetensorsFiles(TensorSource):
             try:
                 with safetensors.safe_open(directory / part, framework="pt") as opened:
                     for name in opened.keys():  # noqa: SIM118 - it is no mapping
-                        self._loaded[name] = tensor = opened.get_tensor(name)
-                        self.tensors[name] = StoredTensor(name, _dtype_name(tensor.dtype), tuple(tensor.shape), part)
+                        tensor = opened.get_tensor(name)
+                        self._add(StoredTensor(name, _dtype_name(tensor.dtype), tuple(tensor.shape), part))
+                        self._loaded.setdefault(name, tensor)
             except (safetensors.SafetensorError, OSError) as error:
                 raise unreadable(storage_id, f"safetensors cannot read {part}: {error}") from error
 
@@ -213,7 +224,7 @@ def describe(storage: Storage, storage_id: str) -> list[StoredTensor]:
 
     with storage.open(storage_id, is_needed) as directory:
         found = sources(storage, storage_id, directory)
-    tensors = [tensor for source in found for tensor in source.tensors.values()]
+    tensors = [tensor for source in found for tensor in [*source.tensors.values(), *source.repeated]]
     for problem in (source.problem for source in found if source.problem is not None):
         if not tensors:
             raise problem
@@ -288,6 +299,22 @@ def _leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any
             yield from _leaves(item, (*place, position))
     else:
         yield place, value
+
+
+def _layout(tensor: torch.Tensor) -> str:
+    if tensor.is_nested:
+        return "nested"
+    if tensor.is_quantized:
+        return "quantized"
+    if tensor.is_meta:
+        return "meta"
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return type(tensor).__name__  # such as a DTensor, which is one rank's part
+    return str(tensor.layout).removeprefix("torch.")
+
+
+def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    return (tensor.size(0), *[-1] * (tensor.dim() - 1)) if tensor.is_nested else tuple(tensor.shape)
 
 
 def _dtype_name(dtype: torch.dtype) -> str:

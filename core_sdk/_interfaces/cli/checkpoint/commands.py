@@ -137,7 +137,11 @@ def describe(
     from core_sdk.client import Tracker  # slow to import
 
     found = Tracker().get_checkpoint(storage_id).tensors()
-    listed = [f"{one.name}: {one.dtype} {list(one.shape)}, in {one.file}" for one in found]
+    layouts = ["" if one.layout == "strided" else f" {one.layout}" for one in found]
+    listed = [
+        f"{one.name}: {one.dtype} {list(one.shape)}{layout}, in {one.file}"
+        for one, layout in zip(found, layouts, strict=True)
+    ]
     print_one({**dataclasses.asdict(row), "tensors": found}, {**_properties(row), "Tensors": listed}, form)
 
 
