@@ -130,8 +130,8 @@ class HomeTooNewError(HomeError):
         self.format_found = format_found
         self.format_known = format_known
         super().__init__(
-            f"the home {home} has format {format_found}; this Core SDK knows formats up to {format_known}. Upgrade "
-            "with `pip install --upgrade core-sdk`, or set CORE_SDK_HOME to another directory."
+            f"the home {home} has format {format_found}; this Core SDK knows formats up to {format_known}. Install "
+            "a newer Core SDK, or set CORE_SDK_HOME to another directory."
         )
 
 
@@ -366,7 +366,7 @@ class CheckpointTooNewError(CheckpointError):
         self.format_known = format_known
         super().__init__(
             f"checkpoint {storage_id} has format {format_found}, of a newer Core SDK; this one knows formats up to "
-            f"{format_known}. Upgrade with `pip install --upgrade core-sdk`."
+            f"{format_known}. Install a newer Core SDK."
         )
 
 
@@ -822,7 +822,22 @@ class MissingDependencyError(CoreSDKError, ImportError):
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         self.library = library
         self.extra = extra
-        super().__init__(f'{purpose} needs {library}: pip install "core-sdk[{extra}]"')
+        super().__init__(f"{purpose} needs {library}: {_installation_of(extra)}")
+
+
+def _installation_of(extra: str) -> str:
+    """Returns the command that installs the libraries of an extra, by their own names.
+
+    Until a release is out, the index has no `core-sdk`, and whoever registered the name there would be installed.
+    """
+    import importlib.metadata  # slow to import
+
+    try:
+        requirements = importlib.metadata.requires("core-sdk") or []
+    except importlib.metadata.PackageNotFoundError:  # it runs from a directory of sources
+        return f"pyproject.toml lists the libraries of the extra {extra!r}"
+    of_extra = [text.partition(";") for text in requirements if text.replace('"', "'").endswith(f"extra == '{extra}'")]
+    return " ".join(["pip install", *(f'"{name.strip()}"' for name, _, _ in of_extra)])
 
 
 class ConfigProblem(NamedTuple):

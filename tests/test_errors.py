@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from core_sdk.errors import (
     RankFailedError,
     UnknownStorageError,
 )
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,26 @@ def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
     told = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0].splitlines()
 
     assert [re.match(r"[ │├└─]*\w+(?: \(\w+\))?", line)[0].removeprefix("    ") for line in told] == drawn()  # type: ignore[index]
+
+
+def test_a_missing_library_is_installed_by_its_own_name() -> None:
+    """The message names what the extra brings, as the installed metadata lists it."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    assert str(MissingDependencyError("boto3", "s3", "S3")) == 'S3 needs boto3: pip install "boto3>=1.36"'
+    for extra in extras:
+        assert re.search(
+            r'pip install "(?!core-sdk)\w', str(MissingDependencyError("a library", extra, "a purpose"))
+        ), extra
+
+
+def test_nothing_is_installed_from_the_index_by_our_name() -> None:
+    """No page and no message installs `core-sdk` from PyPI, where nobody owns that name before the first release."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.*")]
+    sources = [*(ROOT / "core_sdk").rglob("*.py"), *(ROOT / "launchers").rglob("*.py")]
+
+    installing = re.compile(r'pip install (-\S+ )*"?core-sdk(?!\S* @ )')
+    assert [path.name for path in [*pages, *sources] if installing.search(path.read_text(errors="replace"))] == []
 
 
 def drawn() -> list[str]:

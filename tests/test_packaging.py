@@ -126,7 +126,7 @@ def test_what_needs_torch_says_so(statement: str) -> None:
     """Without torch the error names what was asked for, and what to install."""
     finished = subprocess.run([sys.executable, "-c", WITHOUT_TORCH + statement], capture_output=True, text=True)
 
-    assert finished.stderr.splitlines()[-1].endswith(' needs torch: pip install "core-sdk[torch]"')
+    assert finished.stderr.splitlines()[-1].endswith(' needs torch: pip install "torch>=2.6"')
 
 
 def test_a_launch_begins_without_torch() -> None:

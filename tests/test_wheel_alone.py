@@ -100,9 +100,9 @@ def test_what_needs_torch_says_what_to_install(installed: Installed, tmp_path: P
     launched = installed.run(*launch, succeeds=False)
     imported = installed.run("python", "-c", "import core_sdk.pytorch", succeeds=False)
 
-    assert 'pip install "core-sdk[torch]"' in launched.stderr
+    assert 'pip install "torch>=2.6"' in launched.stderr
     assert launched.stderr.count("\n") == 1
-    assert 'core_sdk.pytorch needs torch: pip install "core-sdk[torch]"' in imported.stderr
+    assert 'core_sdk.pytorch needs torch: pip install "torch>=2.6"' in imported.stderr
 
 
 def build(directory: Path) -> Path:

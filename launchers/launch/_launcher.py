@@ -22,7 +22,7 @@ from core_sdk._ground.environment import LaunchSettings
 from core_sdk._ground.environment.names import GRACE_VARIABLE
 from core_sdk._machine.processes import STOPS, CaughtSignals, RankGrace, Supervisor, block_usr1
 from core_sdk._machine.processes.output import RankOutput
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, MissingDependencyError
 from launch._command_line import CommandLineError, HelpWanted, check_script, help_text
 from launch._directory import LaunchDirectory
 from launch._framework import Framework, Launch
@@ -115,8 +115,9 @@ def _run_engine(launch: Launch, supervisor: Supervisor, output: RankOutput) -> N
     if launch.settings.is_usr1_stop:
         block_usr1()
     if importlib.util.find_spec("torch") is None:
-        module = launch.framework.module
-        raise CommandLineError(f'{module} needs torch in {sys.executable}: pip install "core-sdk[torch]"')
+        raise CommandLineError(
+            str(MissingDependencyError("torch", "torch", f"{launch.framework.module} with {sys.executable}"))
+        )
     options = parse_options(launch.plan.torchrun)
     nodes = find_nodes(options)
     write_run_info(nodes, launch.directory.path)

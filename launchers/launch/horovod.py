@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from core_sdk._ground.environment import horovod_variables
+from core_sdk.errors import MissingDependencyError
 from launch._command_line import CommandLineError
 from launch._framework import Framework, LaunchOptions, Start
 from launch._horovod._options import HorovodOptions, check_number, options_of, parse, plan_of
@@ -128,10 +129,10 @@ def _needing_horovod() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        missing = MissingDependencyError("Horovod", "horovod", f"launch.horovod with {sys.executable}")
         raise CommandLineError(
-            f'launch.horovod needs Horovod in {sys.executable}: pip install "core-sdk[horovod]" ({error}). pip builds '
-            "it, with cmake and a C++ compiler; a build that asks for a newer C++ needs CMAKE_CXX_STANDARD 20 in two "
-            'of its files, as docs/distributed-reference.md shows under "Horovod"'
+            f"{missing} ({error}). pip builds it, with cmake and a C++ compiler; a build that asks for a newer C++ "
+            'needs CMAKE_CXX_STANDARD 20 in two of its files, as docs/distributed-reference.md shows under "Horovod"'
         ) from error
 
 

@@ -325,7 +325,7 @@ def test_wrong_arguments_are_refused_before_anything_starts() -> None:
         ({"scheduler_step_freq": "pass"}, ValueError, "scheduler_step_freq is 'pass'"),
         ({"engine": "spark"}, ValueError, "engine is 'spark'"),
         ({"use_gpu": True, "num_replicas": 9}, WorkerError, "the workers ask for 9 GPUs"),
-        ({"engine": "ray"}, MissingDependencyError, r'pip install "core-sdk\[ray\]"'),
+        ({"engine": "ray"}, MissingDependencyError, r'pip install "ray'),
         (
             {"config": {"lock": threading.Lock()}},
             NotPicklableError,

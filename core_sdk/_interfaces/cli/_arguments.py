@@ -154,7 +154,7 @@ def slots_option(help_text: str, show_default: str) -> Any:
 AvoidBusy = Annotated[
     bool,
     typer.Option(
-        "--avoid-busy", help='Leave GPUs alone whose memory a program fills that has no slot; needs "core-sdk[gpu]".'
+        "--avoid-busy", help="Leave GPUs alone whose memory a program fills that has no slot; needs nvidia-ml-py."
     ),
 ]
 

@@ -40,7 +40,7 @@ def mcp(
 ) -> None:
     """Serve the home's trials over stdin and stdout, by the Model Context Protocol, until the client closes them.
 
-    Needs "core-sdk[mcp]". A client starts it as: core-sdk mcp
+    Needs the library mcp. A client starts it as: core-sdk mcp
     """
     from core_sdk._analysis.evidence.mcp import make_server
     from core_sdk._interfaces.cli._home import make_home

@@ -87,7 +87,7 @@ def test_a_picture_in_png_needs_a_library(cli: Cli, tmp_path: Path) -> None:
         assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     else:
         assert drawn.status == 1
-        assert 'pip install "core-sdk[png]"' in drawn.errors
+        assert 'pip install "resvg-py>=' in drawn.errors
 
 
 @pytest.mark.usefixtures("two_trials")

@@ -57,7 +57,7 @@ class RayCluster:
         if _version() < _OLDEST_VERSION:
             oldest = ".".join(map(str, _OLDEST_VERSION))
             reason = f"ray {ray.__version__} is installed here, and Core SDK needs {oldest} or newer"
-            raise RayClusterError(address, reason, 'Install it: pip install -U "core-sdk[ray]"')
+            raise RayClusterError(address, reason, f'Install it: pip install -U "ray>={oldest}"')
         if not ray.is_initialized():
             try:
                 _check_somebody_listens(address)

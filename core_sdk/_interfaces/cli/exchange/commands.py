@@ -30,7 +30,7 @@ def sql(
     """Ask a question in SQL over the tables experiments, trials, hparams, metrics and checkpoints.
 
     They are copies in memory: nothing that a query does changes a record, and it reads no other file. `describe trials`
-    shows the columns of a table. Needs "core-sdk[sql]".
+    shows the columns of a table. Needs DuckDB and NumPy.
     """
     from core_sdk._analysis.exchange.database import query as ask
 
@@ -54,7 +54,7 @@ def export(
 ) -> None:
     """Write the tables of `core-sdk sql` as Parquet files, in place of an earlier export's files.
 
-    `core-sdk trial export` writes trials that another home can take. Needs "core-sdk[sql]".
+    `core-sdk trial export` writes trials that another home can take. Needs DuckDB and NumPy.
     """
     from core_sdk._analysis.exchange.database import export_parquet
 
