@@ -70,7 +70,7 @@ class _Root(LazyGroup):
         of_trials = [each for each in of_groups if each.startswith("trial ")]
         return next(iter(of_trials), None) or super()._meant(ctx, typed) or next(iter(of_groups), None)
 
-    short_forms = {"t": "trial", "c": "checkpoint", "e": "experiment", "m": "master", "job": "queue"}
+    short_forms = {"t": "trial", "c": "checkpoint", "e": "experiment", "m": "model", "job": "queue"}
 
 
 app = command_group(

@@ -70,7 +70,7 @@ def test_the_lines_of_one_rank_come_as_it_wrote_them(folder: TrialFolder, cli: C
 def test_without_a_launcher_all_lines_are_of_rank_0(folder: TrialFolder, cli: Cli) -> None:
     """Without a launcher, all lines belong to rank 0."""
     of_rank_0 = cli("trial", "logs", "1", "--rank", "0")
-    of_rank_1 = cli("trial", "logs", "1", "--rank", "1", "--attempt", "1")
+    of_rank_1 = cli("trial", "logs", "1", "--rank-id", "1", "--attempt", "1")
 
     assert as_bytes(of_rank_0.output) == b"plain\n[rank of the matrix] 7\n" + OF_RANK_0
     assert (of_rank_1.status, of_rank_1.output) == (1, "")

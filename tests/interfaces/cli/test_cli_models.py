@@ -35,7 +35,7 @@ def test_a_checkpoint_becomes_a_version_of_a_model(cli: Cli) -> None:
         ("abc", "old", ""),
     ]
     assert "xyz" in cli("model", "list-versions", "digits").output
-    assert "digits" in cli("model", "list").output
+    assert "digits" in cli("m", "list").output
     assert json.loads(cli("model", "list", "--json").output)[0]["num_versions"] == 2
     assert json.loads(cli("model", "describe", "digits", "--json").output)["labels"] == ["vision"]
     assert "reads digits" in cli("model", "describe", "1").output

@@ -32,7 +32,12 @@ def logs(
     attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.", show_default="all")] = None,
     rank: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="Only what this rank wrote, where a launcher started several; may be repeated."),
+        typer.Option(
+            "--rank",
+            "--rank-id",
+            min=0,
+            help="Only what this rank wrote, where a launcher started several; may be repeated.",
+        ),
     ] = None,
     tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.", show_default="all")] = None,
     head: Annotated[int | None, typer.Option(min=0, help="Only the first lines.", show_default="all")] = None,
