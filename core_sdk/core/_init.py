@@ -23,9 +23,9 @@ from core_sdk.core._attempt import claim_together, open_home
 from core_sdk.core._checkpoint._together import differing
 from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context
-from core_sdk.core._environment_recorder import EnvironmentRecorder
 from core_sdk.core._preempt import PreemptMode
 from core_sdk.core._ranks import joined_ranks, on_all_ranks, only_rank
+from core_sdk.core._recorders import EnvironmentRecorder
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.core._settings import ProcessSettings

@@ -13,7 +13,7 @@ from processes import Script
 from core_sdk._ground.records import EnvironmentRecord
 from core_sdk._ground.version import __version__
 from core_sdk._home import Home, open_view
-from core_sdk.core._environment_recorder import find_environment, start_git
+from core_sdk.core._recorders._environment import find_environment, start_git
 
 
 @pytest.fixture
