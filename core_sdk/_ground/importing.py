@@ -1,5 +1,7 @@
 """Imports modules on first use, and the code that was stored with a checkpoint next to the code that is running.
 
+It also says from which files the running modules come.
+
 `sys.modules` holds only one module of a name. While `import_from_path` is open, modules whose names are in the path are
 therefore taken out. At the end they replace those from the path, which live on while something refers to them.
 """
@@ -47,6 +49,23 @@ def needing_torch(purpose: str) -> Iterator[None]:
         if error.name != "torch":
             raise
         raise MissingDependencyError("torch", "torch", purpose) from error
+
+
+_LIBRARIES = ("site-packages", "dist-packages")
+_STANDARD_LIBRARY = os.__file__.removesuffix("os.py")
+
+
+def file_of(module: ModuleType) -> str | None:
+    """Returns the file from which a module was imported; None for one that has none."""
+    # Not by getattr, which would load a module that is loaded lazily.
+    file = object.__getattribute__(module, "__dict__").get("__file__") if isinstance(module, ModuleType) else None
+    # Some modules have a made-up name there.
+    return file if isinstance(file, str) and file.startswith(os.sep) else None
+
+
+def is_of_library(file: str) -> bool:
+    """Returns whether a file belongs to the environment: the standard library, or an installed package."""
+    return any(f"{os.sep}{name}{os.sep}" in file for name in _LIBRARIES) or file.startswith(_STANDARD_LIBRARY)
 
 
 # One lock for the whole process, which has one `sys.path` and one `sys.modules`.

@@ -22,10 +22,10 @@ from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together, open_home
 from core_sdk.core._checkpoint._together import differing
 from core_sdk.core._collection import record_policy
-from core_sdk.core._context import Context
+from core_sdk.core._context import Context, Service
 from core_sdk.core._preempt import PreemptMode
 from core_sdk.core._ranks import joined_ranks, on_all_ranks, only_rank
-from core_sdk.core._recorders import EnvironmentRecorder
+from core_sdk.core._recorders import EnvironmentRecorder, SourceRecorder
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.core._settings import ProcessSettings
@@ -172,11 +172,18 @@ def init(
         TrialLedger(),
         earlier=_earlier_checkpoints(attempt, storage, ranks),
         resumption=Resumption(attempt.start, attempt.journal) if ranks.is_chief else None,
-        services=[EnvironmentRecorder(attempt.folder, attempt.number)] if ranks.is_chief else (),
+        services=_recorders(attempt) if ranks.is_chief else (),
         # `core-sdk run`, masters and programs with workers give a run info, and speak themselves.
         announcements=Announcements.begun(attempt) if ranks.is_chief and info is None and not is_quiet() else None,
         is_started_again=_is_started_again(definition, info, ranks),
     )
+
+
+def _recorders(attempt: Attempt) -> list[Service]:
+    recorders: list[Service] = [EnvironmentRecorder(attempt.folder, attempt.number)]
+    if attempt.record.is_variation:
+        recorders.append(SourceRecorder(attempt.folder, attempt.number))
+    return recorders
 
 
 def _is_started_again(definition: Definition, info: ClusterInfo | None, ranks: DistributedContext) -> bool:

@@ -5,14 +5,14 @@ Each part has a share of the bytes; what a part leaves out is counted. So a long
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from core_sdk._analysis.charts.curves import read_curves
 from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._analysis.evidence._bounds import bounded
-from core_sdk._analysis.evidence._code import changes, read_sources
+from core_sdk._analysis.evidence._code import code_changes
 from core_sdk._ground.records import SearcherMetric, format_number
 from core_sdk._home import Home, View
 from core_sdk._home.finding.facts import flat_hparams
@@ -24,6 +24,7 @@ _NUM_BUCKETS = 28
 _NUM_LOG_LINES = 20
 _MOST_LOG_BYTES = 64 << 10
 _MOST_LINE_CHARS = 160
+_MOST_FILES = 4
 _ABSENT = object()
 
 
@@ -48,8 +49,10 @@ class Evidence:
     changed_hparams: dict[str, tuple[Any, Any]]
     """The values of the parent and of the trial, of each hyperparameter in which they differ. None is one that is not
     there."""
-    changed_lines: list[str] | None
-    """The lines of the sources that differ from the parent's; None if they are not known of both."""
+    changed_lines: Mapping[str, list[str]] | None
+    """The lines of the sources that differ from the parent's, by file; None if they are not known of both."""
+    code_notes: list[str]
+    """What one must know to trust `changed_lines`, such as files that were edited while the trial ran."""
     curve: DecidingCurve | None
     seconds: dict[str, float]
     """The seconds from the start to the first report, from there to the last one, and from there to the end."""
@@ -66,7 +69,8 @@ class Evidence:
             bounded(
                 500, [f"{name}: {_value(old)} -> {_value(new)}" for name, (old, new) in self.changed_hparams.items()]
             ),
-            bounded(900, self._code()),
+            bounded(300, self._code()),
+            self._changed_code(600),
             bounded(700, self._curve()),
             bounded(150, [", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())]),
             bounded(640, self.log, is_end_kept=True),
@@ -75,11 +79,24 @@ class Evidence:
         return "\n".join(part for part in parts if part)
 
     def _code(self) -> list[str]:
+        told = [f"code: {note}" for note in self.code_notes]
         if self.changed_lines is None:
-            return []
-        lines = [line for line in self.changed_lines if line[:1] in "+-" and not line.startswith("+++")]
-        added = sum(line.startswith("+") for line in lines)
-        return [f"code: +{added} -{len(lines) - added} lines", *self.changed_lines] if lines else ["code: unchanged"]
+            return told
+        counts = list(map(_counted, self.changed_lines.values()))
+        added, removed = (sum(numbers) for numbers in zip(*counts, strict=True)) if counts else (0, 0)
+        return [f"code: +{added} -{removed} lines" if counts else "code: unchanged", *told]
+
+    def _changed_code(self, most_bytes: int) -> str:
+        """Returns the changed lines of the first files, each within its share of the bytes, and names the others."""
+        files = dict(self.changed_lines or {})
+        shown, others = list(files)[:_MOST_FILES], list(files)[_MOST_FILES:]
+        named = bounded(150, [f"further files: {', '.join(others)}"] if others else [])
+        left = most_bytes - len(named.encode()) - 1
+        parts = []
+        for index, name in enumerate(shown):
+            parts.append(bounded(left // (len(shown) - index), files[name]))
+            left -= len(parts[-1].encode()) + 1
+        return "\n".join(part for part in (*parts, named) if part)
 
     def _curve(self) -> list[str]:
         if (curve := self.curve) is None:
@@ -104,15 +121,12 @@ def read_evidence(home: Home, view: View, trial_id: int, metric: SearcherMetric 
         parent = None if row.parent is None else view.trial(row.parent)
     except TrialNotFoundError:  # it was deleted
         parent = None
-    lines = None
-    if parent is not None:
-        sources = [read_sources(home.trial(one.trial_id)) for one in (parent, row)]
-        if sources[0] is not None and sources[1] is not None:
-            lines = changes(sources[0], sources[1])
+    code = None if parent is None else code_changes(home.trial(parent.trial_id), home.trial(row.trial_id))
     return Evidence(
         trial=row,
         changed_hparams={} if parent is None else _differing(parent, row),
-        changed_lines=lines,
+        changed_lines=None if code is None else code.files,
+        code_notes=[] if code is None else code.notes,
         curve=_read_curve(view, row, parent, deciding),
         seconds=_seconds(view, row),
         log=[] if row.state in ("COMPLETED", "ACTIVE") else _log_tail(home, trial_id),
@@ -197,6 +211,11 @@ def _log_tail(home: Home, trial_id: int) -> list[str]:
 
 def _given(**values: object) -> list[str]:
     return [f"{name}: {value}" for name, value in values.items() if value not in (None, "")]
+
+
+def _counted(diff: Sequence[str]) -> tuple[int, int]:
+    """Returns how many lines a diff of one file adds and removes."""
+    return sum(line.startswith("+") for line in diff[1:]), sum(line.startswith("-") for line in diff)
 
 
 def _value(value: object) -> str:

@@ -187,6 +187,11 @@ class TrialRecord(TrialDescription, kw_only=True):
         return merged_groups(self.hparams, self.given_hparams)
 
     @property
+    def is_variation(self) -> bool:
+        """Whether its sources are kept, and its evidence compares it with a parent, if it has one."""
+        return self.parent is not None or self.hypothesis != ""
+
+    @property
     def slots_to_take(self) -> int | None:
         """The number of the machine's slots that its next attempt takes; None if it takes none."""
         return self.num_slots if self.takes_slots else None

@@ -295,6 +295,8 @@ def continue_from(
     `argv` is another command, `hparams` replace hyperparameters of the same names, `storage_id` is another checkpoint,
     of any trial of the home, and `seed` is another seed. `keep` says what the script is to keep of the checkpoint.
 
+    What continues a variation is a variation of it.
+
     Raises `NothingToResumeError`, `CommandError` or `CheckpointNotFoundError`.
     """
     command = command_here(argv) if argv else _recorded_command(source)
@@ -327,6 +329,8 @@ def continue_from(
         request_id="",
         seed=trial.seed if seed is None else seed,
         is_seed_given=trial.is_seed_given or seed is not None,
+        parent=source.trial_id if trial.is_variation else None,
+        hypothesis="",
     )
     return _first_attempt(folder, trial, command, continuation, config=_last_config(source), slots=slots)
 

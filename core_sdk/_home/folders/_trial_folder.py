@@ -75,8 +75,12 @@ class TrialFolder:
 
     @property
     def sources_path(self) -> Path:
-        """The archive of a variation's sources, which is compared with its parent's."""
+        """The archive of a variation's sources, as `core-sdk run` has copied them."""
         return self.path / "sources.tar.gz"
+
+    def imported_path(self, attempt: int) -> Path:
+        """Returns the path of the archive of what the process of a variation's attempt has imported."""
+        return self.path / f"{attempt}.imported.tar.gz"
 
     @property
     def changes_path(self) -> Path:

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_LIBRARIES = ("site-packages", "dist-packages")
-_STANDARD_LIBRARY = os.__file__.removesuffix("os.py")
+from core_sdk._ground.importing import file_of, is_of_library
 
 
 def entrypoint(kind: type[Any]) -> str:
@@ -27,21 +26,16 @@ def imported_sources(kind: type[Any]) -> dict[str, Path]:
     """
     module = sys.modules[kind.__module__]
     file = _file(module)
-    if file is None or _is_library(file) or not Path(file).is_file():
+    if file is None or is_of_library(file) or not Path(file).is_file():
         return {}
     depth = 0 if module.__name__ == "__main__" else module.__name__.count(".") + (Path(file).stem == "__init__")
     root = Path(file).parents[depth]
     files = {_file(each) for each in list(sys.modules.values())}
-    own = sorted(found for found in files if found and found.startswith(f"{root}{os.sep}") and not _is_library(found))
+    own = sorted(found for found in files if found and found.startswith(f"{root}{os.sep}") and not is_of_library(found))
     # A file may have been removed since it was imported.
     return {str(path.relative_to(root)): path for path in map(Path, own) if path.is_file()}
 
 
 def _file(module: ModuleType) -> str | None:
-    file = getattr(module, "__file__", None)
-    # Some modules have a made-up name there.
-    return file if isinstance(file, str) and file.endswith(".py") and file.startswith(os.sep) else None
-
-
-def _is_library(file: str) -> bool:
-    return any(f"{os.sep}{name}{os.sep}" in file for name in _LIBRARIES) or file.startswith(_STANDARD_LIBRARY)
+    file = file_of(module)
+    return file if file and file.endswith(".py") else None

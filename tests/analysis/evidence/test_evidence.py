@@ -61,7 +61,10 @@ def test_a_variation_is_compared_with_its_parent(home: Home, tmp_path: Path) -> 
 
     assert found.changed_hparams == {"lr": (0.1, 0.3), "old": (True, None)}
     assert found.changed_lines is not None
-    assert {"-lr = 0.1", "+lr = 0.3", "+warm_up = 10"} <= set(found.changed_lines)
+    assert {name: lines[2:] for name, lines in found.changed_lines.items()} == {
+        "train.py": ["-lr = 0.1", "+lr = 0.3"],
+        "schedule.py": ["+warm_up = 10"],
+    }
     assert found.curve is not None
     assert (found.curve.best, found.curve.parent_best) == ((1, 0.9), 0.8)
     assert "code: +2 -1 lines" in found.text()
@@ -88,15 +91,71 @@ def test_no_evidence_is_longer_than_4_kb(home: Home, tmp_path: Path) -> None:
     assert "verdict: discard" in text
 
 
-def test_the_sources_of_a_large_directory_are_not_kept(home: Home, tmp_path: Path) -> None:
-    """Sources beyond 2 MiB are not kept, and the reason is told; the evidence then says nothing of them."""
+def changed(home: Home, trial_id: int) -> dict[str, list[str]]:
+    return dict(evidence_of(home, trial_id).changed_lines or {})
+
+
+def test_a_change_is_seen_in_a_directory_of_any_size(home: Home, tmp_path: Path) -> None:
+    """Of more than 2 MiB the code is kept first; what is too large is known by its digest."""
+    rows = "x = 1\n" * 40_000
     for number in range(12):
-        (tmp_path / f"module_{number}.py").write_text("x = 1\n" * 40_000)
+        (tmp_path / f"table_{number:02}.txt").write_text(rows)
+    (tmp_path / "huge.json").write_text(rows * 2)
+    for parent, value in ((None, 1), (1, 2)):
+        (tmp_path / "train.py").write_text(f"VALUE = {value}\n")
+        (tmp_path / "table_11.txt").write_text(f"{rows[:-6]}x = {value}\n")
+        (tmp_path / "huge.json").write_text(f"{rows * 2}{value}")
+        assert keep_sources(new_variation(home, parent), tmp_path) == ""
 
-    told = keep_sources(new_variation(home, None), tmp_path)
+    found = changed(home, 2)
 
-    assert "more than 2 MiB" in told
-    assert evidence_of(home, 1).changed_lines is None
+    assert list(found) == ["train.py", "huge.json", "table_11.txt"]
+    assert found["train.py"][-2:] == ["-VALUE = 1", "+VALUE = 2"]
+    assert all("too large to be kept: " in lines[-1] for lines in list(found.values())[1:])
+    assert home.trial(2).sources_path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_directory_says_to_ignore_is_not_kept(home: Home, tmp_path: Path) -> None:
+    """The files that `.gitignore`, `.detignore` and `.coreignore` name are left out."""
+    for name in ("git", "det", "core"):
+        (tmp_path / f".{name}ignore").write_text(f"{name}.txt\n")
+        (tmp_path / f"{name}.txt").write_text("ignored")
+    keep_sources(new_variation(home, None), tmp_path)
+    (tmp_path / "train.py").write_text("new\n")
+    keep_sources(new_variation(home, 1), tmp_path)
+    for name in ("git", "det", "core"):
+        (tmp_path / f".{name}ignore").unlink()
+    keep_sources(new_variation(home, 1), tmp_path)
+
+    assert list(changed(home, 2)) == ["train.py"]
+    assert list(changed(home, 3)) == ["train.py", "core.txt", "det.txt", "git.txt"]
+
+
+def test_a_new_file_does_not_crowd_out_what_was_changed(home: Home, tmp_path: Path) -> None:
+    """Files of both trials come first, and each file has its share; further ones are named."""
+    (tmp_path / "train.py").write_text("rate = 1\n")
+    (tmp_path / "model.py").write_text("width = 1\n")
+    keep_sources(new_variation(home, None), tmp_path)
+    (tmp_path / "train.py").write_text("rate = 2\n")
+    (tmp_path / "model.py").write_text("".join(f"width = {number}\n" for number in range(2000)))
+    for number in range(5):
+        (tmp_path / f"a_note_{number}.txt").write_text("all that I think\n" * 2000)
+    keep_sources(new_variation(home, 1), tmp_path)
+
+    text = evidence_of(home, 2).text()
+
+    assert "code: +12000 -1 lines" in text
+    assert {"-rate = 1", "+rate = 2", "+width = 0", "+all that I think"} <= set(text.splitlines())
+    assert "further files: a_note_2.txt, a_note_3.txt, a_note_4.txt" in text
+
+
+def test_evidence_says_whose_sources_are_not_known(home: Home, tmp_path: Path) -> None:
+    """A variation of a trial that was started without a hypothesis says why no code is compared."""
+    new_trial(home)
+    (tmp_path / "train.py").write_text("rate = 2\n")
+    keep_sources(new_variation(home, 1), tmp_path)
+
+    assert "code: not compared: no sources of trial 1 were kept" in evidence_of(home, 2).text()
 
 
 def test_variations_stand_below_what_they_vary(home: Home) -> None:

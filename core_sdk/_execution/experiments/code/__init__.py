@@ -5,7 +5,7 @@ the names, the contents, the executable bits and the links, so that equal direct
 """
 
 from core_sdk._execution.experiments.code._packing import PackedCode, pack
-from core_sdk._execution.experiments.code._selection import MAX_SIZE_BYTES, select
+from core_sdk._execution.experiments.code._selection import IGNORE_FILES, MAX_SIZE_BYTES, select
 from core_sdk._execution.experiments.code._unpacking import (
     STARTUP_HOOK,
     check_archive,

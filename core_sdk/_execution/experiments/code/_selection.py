@@ -65,11 +65,13 @@ def select(
     includes: Sequence[Path] = (),
     *,
     left_out: Path | None = None,
-    max_size_bytes: int = MAX_SIZE_BYTES,
+    max_size_bytes: float = MAX_SIZE_BYTES,
+    ignore_files: Sequence[str] = IGNORE_FILES,
 ) -> list[Entry]:
     """Returns the entries of `directory`, and each of `includes` under its own name, sorted by name.
 
-    The directory `left_out` is skipped wherever it lies. Raises `CodeDirectoryError`.
+    The directory `left_out` is skipped wherever it lies. `ignore_files` in the root say what else is left out. Raises
+    `CodeDirectoryError`.
     """
     sources = [(path, os.path.basename(os.path.abspath(path))) for path in includes]  # noqa: PTH100, PTH119
     entries: dict[str, Entry] = {}
@@ -77,7 +79,7 @@ def select(
     for path, name in [(directory, ""), *sources] if directory else sources:
         if name in entries:
             raise CodeDirectoryError(path, f"cannot be included: the code directory has {name!r} already")
-        for entry in _entries(path, name, left_out):
+        for entry in _entries(path, name, left_out, ignore_files):
             entries[entry.name] = entry
             size_bytes += entry.size_bytes
             if size_bytes > max_size_bytes:  # raised at once, since the directory may be a whole disk
@@ -91,7 +93,7 @@ def largest(entries: Iterable[Entry]) -> list[tuple[str, int]]:
     return [(entry.name, entry.size_bytes) for entry in found]
 
 
-def _too_large(max_size_bytes: int, entries: Iterable[Entry]) -> str:
+def _too_large(max_size_bytes: float, entries: Iterable[Entry]) -> str:
     files = ", ".join(f"{name!r} ({size_bytes / (1 << 20):,.1f} MiB)" for name, size_bytes in largest(entries))
     return (
         f"holds more than {max_size_bytes / (1 << 20):,.0f} MiB, among it {files}. Name in .coreignore what the trials "
@@ -99,21 +101,21 @@ def _too_large(max_size_bytes: int, entries: Iterable[Entry]) -> str:
     )
 
 
-def _entries(source: Path, name: str, left_out: Path | None) -> Iterator[Entry]:
+def _entries(source: Path, name: str, left_out: Path | None, ignore_files: Sequence[str]) -> Iterator[Entry]:
     """Yields a file or directory as the entry `name`, and its content; with an empty name only the content."""
     root = Path(os.path.realpath(source))
     try:
         if name:
             yield Entry(name, root, root.stat())
         if root.is_dir() or not name:
-            patterns = GitIgnoreSpec.from_lines([*_BUILT_IN_PATTERNS, *_ignore_lines(root)])
+            patterns = GitIgnoreSpec.from_lines([*_BUILT_IN_PATTERNS, *_ignore_lines(root, ignore_files)])
             yield from _walk(root, f"{name}/" if name else "", patterns, left_out and Path(os.path.realpath(left_out)))
     except OSError as error:
         raise CodeDirectoryError(source, f"cannot be read: {error.filename}: {error.strerror}") from error
 
 
-def _ignore_lines(root: Path) -> Iterator[str]:
-    for name in IGNORE_FILES:
+def _ignore_lines(root: Path, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
         path = root / name
         if path.is_file():
             lines = path.read_text(errors="surrogateescape").splitlines()

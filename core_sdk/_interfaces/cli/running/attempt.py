@@ -7,6 +7,8 @@ import signal
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -54,6 +56,16 @@ def run_attempt(agent: Agent, decide: Callable[[], AttemptStart], *, is_detached
     _tell_start(start, "`core-sdk trial logs {} --follow` shows its output")
     typer.echo(start.folder.trial_id)
     return ExitCode.OK
+
+
+def keeping_sources(decide: Callable[..., AttemptStart], **options: Any) -> AttemptStart:
+    """Decides, and keeps the sources in the directory of the variation's command."""
+    from core_sdk._analysis.evidence import keep_sources
+
+    start = decide(**options)
+    if start.command is not None and (problem := keep_sources(start.folder, Path(start.command.cwd))):
+        say(f"trial {start.folder.trial_id}: {problem}")
+    return start
 
 
 def _run_in_foreground(agent: Agent, decide: Callable[[], AttemptStart]) -> int:

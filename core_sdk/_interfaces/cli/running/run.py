@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -26,10 +25,6 @@ from core_sdk._interfaces.cli._arguments import (
     slots_option,
 )
 from core_sdk._interfaces.cli._ids import WrittenTrial, trial_option
-from core_sdk._interfaces.cli._messages import say
-
-if TYPE_CHECKING:
-    from core_sdk._home.attempts.starting import AttemptStart
 
 
 class RunEngine(enum.StrEnum):
@@ -116,7 +111,7 @@ def run(
     from core_sdk._home.attempts.definition import checked_description
     from core_sdk._home.attempts.starting import begin, check_beginning
     from core_sdk._home.folders import Home
-    from core_sdk._interfaces.cli.running.attempt import run_attempt
+    from core_sdk._interfaces.cli.running.attempt import keeping_sources, run_attempt
 
     described = checked_description(
         TrialDescription(
@@ -133,7 +128,7 @@ def run(
     if parent is not None:
         Home.open(home).trial(parent)  # an unknown one fails before anything is started
     start = partial(begin, home, command, name=name, described=described, hparams=hparams, seed=seed)
-    start = partial(_keeping_sources, start) if parent is not None or hypothesis else start
+    start = partial(keeping_sources, start) if parent is not None or hypothesis else start
     if agent is not None:
         from core_sdk._interfaces.cli.running.slots import slots_in_turn
 
@@ -146,15 +141,6 @@ def run(
     decide = partial(start, num_slots=slots)
     request = JobRequest(nodes, slots, options=tuple(sbatch or ()))
     raise typer.Exit(run_in_slurm(decide, request, is_dry_run=dry_run, is_detached=detach))
-
-
-def _keeping_sources(start: Callable[..., AttemptStart], **options: Any) -> AttemptStart:
-    from core_sdk._analysis.evidence import keep_sources
-
-    started = start(**options)
-    if problem := keep_sources(started.folder, Path.cwd()):
-        say(f"trial {started.folder.trial_id}: {problem}")
-    return started
 
 
 def _write(command: Sequence[str], trial: int | None, writer: str | None, *, is_alone: bool) -> NoReturn:

@@ -154,7 +154,7 @@ def continue_(
     from core_sdk._ground.records import TrialDescription
     from core_sdk._home.attempts.definition import checked_description
     from core_sdk._home.attempts.starting import continue_from
-    from core_sdk._interfaces.cli.running.attempt import run_attempt
+    from core_sdk._interfaces.cli.running.attempt import keeping_sources, run_attempt
     from core_sdk._interfaces.cli.running.slots import slots_in_turn
 
     described = checked_description(TrialDescription(name=trial_name or "", notes=notes, labels=label or []))
@@ -162,8 +162,10 @@ def continue_(
     more: dict[str, Any] = {"hparams": hparams, "storage_id": checkpoint, "keep": kept, "seed": seed}
     home = open_home()
     source = home.trial(trial_id)
-    with slots_in_turn(source.read_record().slots_to_take, home.root) as slots:
+    continued = source.read_record()
+    with slots_in_turn(continued.slots_to_take, home.root) as slots:
         start = partial(continue_from, source, command or (), described=described, slots=slots, **more)
+        start = partial(keeping_sources, start) if continued.is_variation else start
         raise typer.Exit(run_attempt(agent, start, is_detached=detach))
 
 
