@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,6 +12,8 @@ from distributed.conftest import StartRanks
 from distributed.ranks import Threads
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import wait_for
+from promises import promise
 
 from core_sdk._distributed.calls._call_site import CallSites, describe
 from core_sdk.core import DistributedContext
@@ -154,3 +158,55 @@ def test_two_different_calls_are_told_with_their_lines(threads: Threads) -> None
     for text in texts:
         assert "rank 0 called gather (its call 1, at train.py:3)" in text
         assert "rank 1 called allgather (its call 1, at train.py:1)" in text
+
+
+CALLS: dict[str, Callable[[DistributedContext], object]] = {
+    "gather": lambda distributed: distributed.gather(1),
+    "allgather": lambda distributed: distributed.allgather(1),
+    "broadcast": lambda distributed: distributed.broadcast(1),
+}
+EARLIER = {
+    "no call": (0, 0),
+    "a broadcast": (0, 1),
+    "an allgather": (1, 0),
+    "50 of each": (50, 50),
+}
+
+
+@pytest.mark.parametrize("force_tcp", [False, True], ids=["unix", "tcp"])
+@pytest.mark.parametrize("early", [0, 1], ids=["chief early", "member early"])
+@pytest.mark.parametrize(("num_allgathers", "num_broadcasts"), EARLIER.values(), ids=EARLIER)
+@promise("different-calls-told")
+def test_two_different_calls_are_told_at_once(
+    threads: Threads, num_allgathers: int, num_broadcasts: int, early: int, force_tcp: bool
+) -> None:
+    """Whatever was called before, whichever rank comes first, and however much of it a rank reads at once."""
+
+    def texts(chief_call: str, member_call: str) -> list[str]:
+        groups: dict[int, DistributedContext] = {}
+        first = num_allgathers + num_broadcasts + 1
+
+        def await_early(rank: int, number: int) -> None:
+            if rank != early:
+                wait_for(lambda: early in groups and groups[early].channel._num_calls >= number)
+
+        def script(distributed: DistributedContext) -> str:
+            groups[distributed.rank] = distributed
+            for _ in range(num_allgathers):
+                distributed.allgather(0)
+            if early == 0:  # after a broadcast the chief goes on, so that the member reads all of them together
+                await_early(distributed.rank, first + (chief_call == "broadcast"))
+            for _ in range(num_broadcasts):
+                distributed.broadcast(0)
+            await_early(distributed.rank, first)
+            with pytest.raises(ChannelError) as caught:
+                CALLS[member_call if distributed.rank else chief_call](distributed)
+                distributed.allgather(1)  # where the chief learns what its broadcast has met
+            return str(caught.value)
+
+        return threads.run(2, script, force_tcp=force_tcp)
+
+    for chief_call, member_call in itertools.permutations(CALLS, 2):
+        for text in texts(chief_call, member_call):
+            assert f"rank 0 called {chief_call} (" in text
+            assert f"rank 1 called {member_call} (" in text

@@ -31,7 +31,7 @@ class MemberChannel(StarChannel):
         super().__init__(identity, ranks, [chief], timeout_s)
         self._data = chief.data
         self._early: Frame | None = None
-        """A result that came while this rank was still sending, and so belongs to another call."""
+        """A result that came before this rank had contributed, and so belongs to another call."""
         self._poller = select.poll()
         self._poller.register(self._state.wakeup, select.POLLIN)
         self._poller.register(self._data, select.POLLIN)
@@ -46,6 +46,7 @@ class MemberChannel(StarChannel):
                 result = self._await_broadcast(call, contribution)
             else:
                 deadline = time.monotonic() + self.timeout_s
+                self._refuse_early(self._data.take(), call)
                 self._tell(call, contribution, deadline)
                 result = self._await_result(call, deadline)
         except ConnectionEndedError:
@@ -90,9 +91,13 @@ class MemberChannel(StarChannel):
         if self._state.wakeup.fileno() in events:
             self._heed_wakeup(call)
         if is_answer_early and events.get(self._data.fileno(), 0) & ~select.POLLOUT:
-            self._early = self._data.receive_nowait()
-            if self._early is not None:
-                self._check(self._early, call)
+            self._refuse_early(self._data.receive_nowait(), call)
+
+    def _refuse_early(self, frame: Frame | None, call: CollectiveCall) -> None:
+        """Fails the call if a result has come before this rank has contributed."""
+        self._early = frame
+        if frame is not None:
+            self._check(frame, call)
 
     def _await_result(self, call: CollectiveCall, deadline: float) -> Frame:
         if self._early is not None:

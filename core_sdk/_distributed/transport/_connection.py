@@ -126,8 +126,11 @@ class Connection:
                 waiting[0] = waiting[0][num_sent:]
 
     def receive_nowait(self) -> Frame | None:
-        """Returns the next frame, or None if it has not come completely. Raises `ConnectionEndedError`."""
-        while (frame := self._take()) is None:
+        """Returns the next frame, or None if it has not come completely. Raises `ConnectionEndedError`.
+
+        Call it, or `take()`, before waiting for the socket, which a frame that was read already does not make readable.
+        """
+        while (frame := self.take()) is None:
             try:
                 self._read()
             except BlockingIOError:
@@ -151,8 +154,8 @@ class Connection:
             raise ConnectionEndedError("the connection was closed")
         self._data += chunk
 
-    def _take(self) -> Frame | None:
-        """Returns the next frame, or None if it has not been read completely."""
+    def take(self) -> Frame | None:
+        """Returns the next frame, or None if it has not been read completely. Reads nothing."""
         if (header := self._header or self._take_header()) is None:
             return None
         kind, operation, site_bytes, sequence, payload_bytes = header
