@@ -61,6 +61,10 @@ class Context(OfOneProcess):
     Leaving the Context ends the attempt. An exception that leaves it is recorded as the attempt's error; `InvalidHP` is
     recorded as such and turned into `SystemExit(0)`; `KeyboardInterrupt` cancels the attempt. The same holds for an
     exception on another rank: a chief that ends well waits a few seconds to learn how the others end.
+
+    Threads may share it: what several of them report, save or delete at once is recorded, or the call raises. One
+    thread at a time makes the calls that ranks make together: those of `distributed`, saves and restores of all ranks,
+    `searcher.operations()`, and on several ranks `should_preempt()`.
     """
 
     _all: ClassVar[weakref.WeakSet[Context]] = weakref.WeakSet()
@@ -275,7 +279,8 @@ class Context(OfOneProcess):
         than the chief.
         """
         if self.distributed.is_chief:
-            record_hparams(self._attempt.folder, hparams, is_update=update)
+            with self._journal.lock:  # for its other threads, which may record some, too
+                record_hparams(self._attempt.folder, hparams, is_update=update)
 
     def alert(
         self, title: str | None = None, description: str | None = None, level: AlertLevel | None = "info"

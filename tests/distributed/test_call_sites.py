@@ -6,6 +6,7 @@ import itertools
 import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from distributed.conftest import StartRanks
@@ -183,15 +184,15 @@ def test_two_different_calls_are_told_at_once(
     """Whatever was called before, whichever rank comes first, and however much of it a rank reads at once."""
 
     def texts(chief_call: str, member_call: str) -> list[str]:
-        groups: dict[int, DistributedContext] = {}
+        channels: dict[int, Any] = {}
         first = num_allgathers + num_broadcasts + 1
 
         def await_early(rank: int, number: int) -> None:
             if rank != early:
-                wait_for(lambda: early in groups and groups[early].channel._num_calls >= number)
+                wait_for(lambda: early in channels and channels[early]._num_calls >= number)
 
         def script(distributed: DistributedContext) -> str:
-            groups[distributed.rank] = distributed
+            channels[distributed.rank] = distributed.channel
             for _ in range(num_allgathers):
                 distributed.allgather(0)
             if early == 0:  # after a broadcast the chief goes on, so that the member reads all of them together

@@ -42,16 +42,19 @@ class Save:
 
 
 class Saves:
-    """The saves of one rank, which run one after the other.
+    """The saves of one rank, of which at most one is finished in the background. Threads may share it.
 
-    At most one is finished in the background. If it fails, the next call that waits for it raises its error, once.
+    If one that is finished in the background fails, the next call that waits for it raises its error, once.
     """
 
     def __init__(self, grace: Grace, *, is_chief: bool) -> None:
         self._grace = grace
         self._is_chief = is_chief
         self._process = os.getpid()
-        self._pending: _BackgroundSave | None = None
+        # Not held while a save is waited for. Reentrant, since a signal handler may save, too.
+        self._lock = threading.RLock()
+        self._begun: list[_BackgroundSave] = []
+        """The background saves that no call has waited for. All but the last are over, and have failed."""
         self._awaits_exit = False
         self._finished: Save | None = None
         self.first_duration_s: float | None = None
@@ -62,67 +65,93 @@ class Saves:
         """The size of the newest checkpoint that was stored (chief only)."""
 
     def take(self, save: Save, *, wait: bool) -> None:
-        """Finishes the save, or without `wait` starts a thread that does. Waits for the pending save first."""
-        self.wait()  # a save that was begun inside the block of this one
+        """Finishes the save, or without `wait` starts a thread that does.
+
+        Waits first for one that was begun inside its block, or by another thread. The failure of that is told later.
+        """
+        self._await_running()
         self._look_for_stragglers()
         if wait or not self._can_await_at_exit():
             self._finish(save)
             return
         # After a stop no training needs the priority, and the time is short.
-        self._pending = _BackgroundSave(save, self._finish, is_urgent=self._grace.has_begun())
-        self._pending.start()
+        background = _BackgroundSave(save, self._finish, is_urgent=self._grace.has_begun())
+        while not self._begin(background):
+            self._await_running()
 
     def is_pending(self, storage_id: str | None = None) -> bool:
         """Returns whether this save, or any, was begun in the background and has not been waited for."""
-        pending = self._own_pending()
-        return pending is not None and storage_id in (None, pending.save.storage_id)
+        return any(storage_id in (None, each.save.storage_id) for each in self._unheard())
 
     def wait(self) -> None:
-        """Blocks until the pending save is stored, and raises its failure; may be interrupted, and called again."""
-        pending = self._own_pending()
-        if pending is None:
-            return
-        pending.is_over()
-        try:
-            if pending.failure is not None:
-                raise pending.failure
-        except BaseException as error:
-            if error is pending.failure:
-                self._pending, self.failure = None, error
-            raise
-        self._pending = None
+        """Blocks until no save runs, and raises the failure of one; may be interrupted, and called again."""
+        waited_for = self._unheard()
+        for each in waited_for:
+            each.is_over()
+        with self._lock:
+            # Another thread may have waited for them, too.
+            ended = [each for each in self._begun if each in waited_for]
+            rest = [each for each in self._begun if each not in waited_for]
+            failed = [(each.save.storage_id, each.failure) for each in ended if each.failure is not None]
+            first = failed[0][1] if failed else None
+            try:
+                if first is not None:
+                    for storage_id, failure in failed[1:]:
+                        first.add_note(f"checkpoint {storage_id} was not stored either: {failure}")
+                    raise first
+            except BaseException as error:
+                if error is first:
+                    self._begun, self.failure = rest, first
+                raise
+            self._begun = rest
 
     def wait_for(self, storage_id: str) -> None:
-        """Calls `wait` if this save is the pending one."""
+        """Calls `wait` if this save is pending."""
         if self.is_pending(storage_id):
             self.wait()
 
     def close(self) -> None:
-        """Blocks until the pending save is stored, as `wait` does, but after a stop only until the grace is over.
+        """Blocks until no save runs, as `wait` does, but after a stop only until the grace is over.
 
         When the grace is over, or if the wait is interrupted, the save is given up. Raises `GraceExceededError` if the
         grace was too short, unless the save was stored after all.
         """
         self._look_for_stragglers()
-        pending = self._own_pending()
-        if pending is None or pending.is_own_thread():  # a forgotten Context may be garbage-collected in any thread
-            return
-        try:
-            while not pending.is_over(_LOOK_INTERVAL_S):
-                if self._grace.is_over():
-                    taken_s = time.monotonic() - pending.save.begun_at
-                    raise GraceExceededError(pending.save.storage_id, taken_s, self._grace.total_s or 0.0)
-        except BaseException as error:
-            is_stored = pending.give_up()
-            self._pending, self.failure = None, error
-            if is_stored and isinstance(error, GraceExceededError):
+        if (running := self._running()) is not None:
+            if running.is_own_thread():  # a forgotten Context may be garbage-collected in any thread
                 return
-            raise
+            try:
+                while not running.is_over(_LOOK_INTERVAL_S):
+                    if self._grace.is_over():
+                        taken_s = time.monotonic() - running.save.begun_at
+                        raise GraceExceededError(running.save.storage_id, taken_s, self._grace.total_s or 0.0)
+            except BaseException as error:
+                is_stored = running.give_up()
+                self._begun.remove(running)
+                self.failure = error
+                if not (is_stored and isinstance(error, GraceExceededError)):
+                    raise
         self.wait()
 
-    def _own_pending(self) -> _BackgroundSave | None:
-        """Returns the pending save, or None in a forked child, which has not inherited the thread."""
-        return self._pending if os.getpid() == self._process else None
+    def _begin(self, background: _BackgroundSave) -> bool:
+        """Starts the save and returns True, or returns False if another one runs."""
+        with self._lock:
+            if self._running() is not None:
+                return False
+            background.start()
+            self._begun = [*(each for each in self._begun if each.failure is not None), background]
+            return True
+
+    def _await_running(self) -> None:
+        while (running := self._running()) is not None:
+            running.is_over()
+
+    def _running(self) -> _BackgroundSave | None:
+        return next((each for each in self._unheard() if not each.is_over(0.0)), None)
+
+    def _unheard(self) -> list[_BackgroundSave]:
+        """Returns the background saves that were not waited for; none in a forked child, which has not their thread."""
+        return list(self._begun) if os.getpid() == self._process else []
 
     def _finish(self, save: Save) -> None:
         save.finish()
@@ -219,7 +248,6 @@ def _lower_priority() -> None:
 
 
 def _settle(saves: Saves | None) -> None:
-    """Waits for the pending save within the grace; its failure is raised when the Context is closed afterwards."""
-    if saves is not None and (pending := saves._own_pending()) is not None:
-        while not pending.is_over(_LOOK_INTERVAL_S) and not saves._grace.is_over():
-            pass
+    """Waits for the save that runs, within the grace; its failure is raised when the Context is closed afterwards."""
+    while saves is not None and (running := saves._running()) is not None and not saves._grace.is_over():
+        running.is_over(_LOOK_INTERVAL_S)

@@ -434,7 +434,9 @@ class CheckpointContext(OfOneProcess):
         if not url or url == self._storage.url:
             return self._storage
         if url not in self._other_storages:
-            self._other_storages[url] = storage_from_url(url)
+            opened = storage_from_url(url)
+            if self._other_storages.setdefault(url, opened) is not opened:
+                opened.close()  # another thread was earlier
         return self._other_storages[url]
 
     def _url_of_other(self, storage_id: str) -> str:

@@ -246,14 +246,18 @@ class PreemptContext(OfOneProcess):
         for number in list(self._uncaught_signals):
             hook = BlockedSignal if is_blocked(number) else SignalHook
             catch = functools.partial(self._catch, hook, number, is_wanted)
-            if hook is BlockedSignal or is_main_thread():
-                catch()
-            elif self._main_thread is not None and self._main_thread.is_reachable:
-                self._main_thread.run(catch)
-            else:
+            is_here = hook is BlockedSignal or is_main_thread()
+            if not is_here and (self._main_thread is None or not self._main_thread.is_reachable):
                 self._warn_of_uncaught(number)
                 continue
-            self._uncaught_signals.remove(number)
+            try:
+                self._uncaught_signals.remove(number)
+            except ValueError:
+                continue  # another thread catches it
+            if is_here:
+                catch()
+            elif self._main_thread is not None:
+                self._main_thread.run(catch)
 
     def _catch(
         self, hook: type[BlockedSignal | SignalHook], number: signal.Signals, is_wanted: Callable[[], bool]

@@ -33,6 +33,7 @@ class ProfilerContext(OfOneProcess):
         self._open_sources = open_sources
         self._process = os.getpid()
         self._collector: FigureCollector | None = None
+        self._switching = threading.Lock()
 
     def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
         """Samples every `sampling_interval` seconds, and records means over `samples_per_report` samples.
@@ -48,20 +49,23 @@ class ProfilerContext(OfOneProcess):
             raise ValueError(f"samples_per_report is {samples_per_report!r}; it must be an int of at least 1")
         if os.getpid() != self._process:
             raise JournalError.forked(self._journal.path)
-        if self._collector is not None:
-            logger.warning("profiler.on() does nothing, since the profiler is on: call profiler.off() first")
-        elif self._local_rank == 0:
-            self._collector = FigureCollector(
-                self._journal,
-                self._open_sources or self._machine_sources(),
-                interval_s=sampling_interval,
-                samples_per_report=samples_per_report,
-            )
+        with self._switching:
+            if self._collector is not None:
+                logger.warning("profiler.on() does nothing, since the profiler is on: call profiler.off() first")
+            elif self._local_rank == 0:
+                self._collector = FigureCollector(
+                    self._journal,
+                    self._open_sources or self._machine_sources(),
+                    interval_s=sampling_interval,
+                    samples_per_report=samples_per_report,
+                )
 
     def off(self) -> None:
         """Records the samples so far and stops. Does nothing if it is off, and in a forked child."""
-        if self._collector is not None and os.getpid() == self._process:
-            collector, self._collector = self._collector, None
+        if os.getpid() != self._process:
+            return
+        collector, self._collector = self._collector, None
+        if collector is not None:
             collector.stop()
 
     def _machine_sources(self) -> Callable[[], Iterable[FigureSource]]:

@@ -175,9 +175,10 @@ class TrainContext(OfOneProcess):
         with self._journal.lock:
             self._ledger.enter(group, steps_completed, names, checkpoint, may_repeat=replace)
             self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches, json_metrics))
-        if self._resumption is not None:
-            self._resumption.heed_report(group, steps_completed)
-            if self._resumption.is_settled:
+        resumption = self._resumption
+        if resumption is not None:
+            resumption.heed_report(group, steps_completed)
+            if resumption.is_settled:
                 self._resumption = None
 
     def _checked_batches(self, group: str, batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
