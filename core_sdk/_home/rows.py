@@ -25,9 +25,9 @@ from core_sdk._ground.records import (
 )
 from core_sdk._home.fields import Title
 
-TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
-"""PAUSED: stopped on request, to be continued. CANCELED: interrupted by Ctrl-C, canceled or killed. ERROR: it raised,
-or its process failed or died without a word."""
+TrialState = Literal["ACTIVE", "QUEUED", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
+"""QUEUED: its next job waits in Slurm's queue, and it goes on by itself. PAUSED: stopped on request, to be continued.
+CANCELED: interrupted by Ctrl-C, canceled or killed. ERROR: it raised, or its process failed or died without a word."""
 
 WriterState = TrialState | Literal["UNKNOWN"]
 """UNKNOWN: the writer's node does not see the home, so that nobody here can tell whether the writer lives."""
@@ -40,7 +40,7 @@ class ExperimentRow:
     experiment_id: Annotated[int, Title("ID", "id")]
     name: Annotated[str, Title("Name")]
     state: Annotated[ExperimentState, Title("State")]
-    """The first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is, unless `search` says it."""
+    """The first of ACTIVE, QUEUED, PAUSED, ERROR, CANCELED and COMPLETED that a trial has, unless `search` says it."""
     num_trials: Annotated[int, Title("Trials", "trials")]
     parent: Annotated[int | None, Title("Parent")] = None
     """The experiment that it was forked from, or that it continues."""

@@ -21,7 +21,7 @@ SAVE_FAILED = 74
 """EX_IOERR of sysexits.h: the exit status of a script whose save has failed after a stop, with a checkpoint before."""
 
 WAITS_IN_SLURM = "waits in Slurm's queue"
-"""The beginning of the reason of a trial that is PAUSED because its next job waits."""
+"""The beginning of the reason with which a trial is settled as PAUSED while its next job waits: it is QUEUED."""
 
 _FAILURE = 1
 _SHELL_BASE = 128
@@ -54,7 +54,8 @@ class AttemptEnd:
 def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = None) -> tuple[TrialState, str]:
     """Returns the state and the reason for it. `settled` is what was settled since the attempt began."""
     if settled is not None:
-        return settled.state, settled.reason
+        waits = settled.state == "PAUSED" and settled.reason.startswith(WAITS_IN_SLURM)
+        return "QUEUED" if waits else settled.state, settled.reason
     if end.outcome == "invalid_hp":
         return "COMPLETED", f"invalid hyperparameters: {_last_line(end.error)}".removesuffix(": ")
     if end.outcome == "error":
@@ -103,7 +104,7 @@ def _good_statuses(end: AttemptEnd, *, has_left: bool, is_stop: bool) -> tuple[i
 
 
 def experiment_state(trials: set[TrialState]) -> TrialState:
-    order: tuple[TrialState, ...] = ("ACTIVE", "PAUSED", "ERROR", "CANCELED")
+    order: tuple[TrialState, ...] = ("ACTIVE", "QUEUED", "PAUSED", "ERROR", "CANCELED")
     return next((state for state in order if state in trials), "COMPLETED")
 
 

@@ -85,7 +85,7 @@ def test_attempts_tell_what_runs_and_what_was_kept(home: Home) -> None:
 
     record(folder, attempt=2)
     alive = AliveLock(folder.alive_path(2))
-    assert trials.pause(home, folder.trial_id, "test") == 2
+    assert trials.pause(home, folder.trial_id, "test").attempt == 2
     first, second = attempt_rows(home.trial(folder.trial_id))
     request = home.folder(folder.trial_id).read_stop_request(2)
     alive.release()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from core_sdk._execution.experiments.protocol import ExperimentStatus, HomeStatus, MasterStatus
 from core_sdk._home import Home, open_view
-from core_sdk._home.states import WAITS_IN_SLURM
 from core_sdk._machine.slots import PostedTicket, obstacles, waiting_line
 from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError, SlurmError
 
@@ -82,7 +81,7 @@ def _of_command(ticket: PostedTicket, tickets: Sequence[PostedTicket], place: in
 def _in_slurm(home: Home) -> Iterator[Queued]:
     """Yields the trials that wait in Slurm's queue without a master."""
     with open_view(home) as view:
-        rows = [row for row in view.trials() if row.state == "PAUSED" and row.reason.startswith(WAITS_IN_SLURM)]
+        rows = [row for row in view.trials() if row.state == "QUEUED"]
     if not rows:
         return
     from core_sdk._execution.slurm.following import waiting_jobs  # what few homes need

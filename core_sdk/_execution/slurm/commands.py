@@ -85,7 +85,8 @@ def max_array_size() -> int | None:
 def states(job_ids: Iterable[str]) -> dict[str, JobState]:
     """Returns the states of these jobs, without those that Slurm has forgotten. Raises `SlurmError`.
 
-    Asks once for all. The accounting, if there is one, is asked only for jobs that have left the controller's memory.
+    Asks once for all. The accounting, if there is one, is asked only for jobs that the list lacks, and the controller
+    itself for those that both lack: sites keep lists for a while instead of asking.
     """
     wanted = set(job_ids)
     named = ",".join(sorted({each.partition("_")[0] for each in wanted}))
@@ -104,10 +105,24 @@ def states(job_ids: Iterable[str]) -> dict[str, JobState]:
             answer = _ask(
                 ["sacct", "-nXP", "--array", f"--jobs={named}", "--format=JobID,State,Reason,NodeList"], "sacct"
             )
+            found |= parse_states(answer)
         except SlurmError:  # a cluster without accounting
-            return found
-        found |= parse_states(answer)
-    return found
+            pass
+    return found | {job_id: state for job_id in wanted - found.keys() if (state := _state_told(job_id)) is not None}
+
+
+def _state_told(job_id: str) -> JobState | None:
+    """Returns the state of a job that a list lacks, which may be an older answer; None if the controller has none.
+
+    Raises `SlurmError`.
+    """
+    try:
+        told = details(job_id)
+    except SlurmError as error:
+        if "Invalid job id" in error.reason:
+            return None
+        raise
+    return _state_of(told["JobState"], told.get("Reason", ""), told.get("NodeList", ""))
 
 
 def own_scripts() -> list[str]:
@@ -137,9 +152,13 @@ def parse_states(answer: str) -> dict[str, JobState]:
     for line in answer.splitlines():
         job_id, state, reason, nodes = (line.split("|") + [""] * 3)[:4]
         if job_id.replace("_", "").isdecimal():
-            # `CANCELLED by 0`; the reason is None, or the nodes are `None assigned`, if there is none.
-            found[job_id] = JobState(state.partition(" ")[0], *("" if "None" in x else x for x in (reason, nodes)))
+            found[job_id] = _state_of(state, reason, nodes)
     return found
+
+
+def _state_of(state: str, reason: str, nodes: str) -> JobState:
+    # `CANCELLED by 0`; where there is none, the reason is None, and the nodes are `None assigned` or `(null)`.
+    return JobState(state.partition(" ")[0], *("" if "None" in x or "null" in x else x for x in (reason, nodes)))
 
 
 def parse_has_gpus(answer: str, partition: str) -> bool:

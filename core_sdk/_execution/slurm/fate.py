@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-Fate = Literal["limit", "preempted", "requeued", "canceled"]
+Fate = Literal["limit", "preempted", "requeued", "canceled", "asked"]
 
 
 def fate_of(shown: Mapping[str, str], *, num_restarts: int, planned_end: str) -> Fate:
-    """Returns the reason for which Slurm has sent SIGTERM to a job.
+    """Returns the reason for which a job was sent SIGTERM.
 
     `shown` are the job's fields after the signal, as in `scontrol show job`. `planned_end` was its `EndTime` before:
-    the end of its time, which is earlier now if the job was canceled.
+    the end of its time, which is earlier now if the job was canceled. A job that is still RUNNING is not being ended:
+    somebody has sent the signal alone, as by `scancel --batch --signal=TERM`.
     """
     if not shown:
         return "limit"  # Slurm does not answer
@@ -20,7 +21,9 @@ def fate_of(shown: Mapping[str, str], *, num_restarts: int, planned_end: str) ->
         return "requeued"
     if shown.get("PreemptTime", "None")[:1].isdigit():
         return "preempted"
-    return "canceled" if shown.get("EndTime", "") < planned_end else "limit"
+    if shown.get("EndTime", "") < planned_end:
+        return "canceled"
+    return "asked" if shown.get("JobState") == "RUNNING" else "limit"
 
 
 def follows(fate: Fate | None, *, is_complete: bool, has_progressed: bool) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from core_sdk._execution.slurm import commands
 from core_sdk._execution.slurm.submission import note_end, settle
 from core_sdk._execution.slurm.watching import ASK_S, WatchedJob, ask
+from core_sdk._ground.records import SlurmRecord
 from core_sdk._home.folders import TrialFolder
-from core_sdk.errors import SlurmError
+from core_sdk.errors import AttemptError, SlurmError
 
 
 class JobFollower:
@@ -68,7 +69,12 @@ def settle_end(job: WatchedJob) -> str:
 
 
 def waiting_jobs(folders: Iterable[TrialFolder]) -> list[WatchedJob]:
-    """Returns the jobs of these trials that wait, with their states.
+    """Returns the jobs of these trials that wait, like `live_jobs`."""
+    return [job for job in live_jobs(folders) if job.state is not None and job.state.is_waiting]
+
+
+def live_jobs(folders: Iterable[TrialFolder]) -> list[WatchedJob]:
+    """Returns the jobs of these trials that wait or run, with their states.
 
     A job that was canceled while it waited could not record that: this does. Raises `SlurmError`.
     """
@@ -80,4 +86,42 @@ def waiting_jobs(folders: Iterable[TrialFolder]) -> list[WatchedJob]:
     for job in jobs:
         if job.over_at is not None and job.folder.running_attempt() is None:
             settle_end(job)
-    return [job for job in jobs if job.state is not None and job.state.is_waiting]
+    return [job for job in jobs if job.over_at is None]
+
+
+def withdraw(folder: TrialFolder, by: str) -> str | None:
+    """Takes the trial's job out of Slurm's queue, and records that the trial is paused by `by`.
+
+    Returns the job's id, or None if no job of the trial waits or runs. Raises `SlurmError`, or `AttemptError` if the
+    job is just starting or ending.
+    """
+    for job in live_jobs([folder]):
+        if job.state is None or not job.state.is_waiting:
+            advice = "It is just starting or ending: try again in a moment"
+            raise AttemptError.in_slurm(folder.trial_id, "pause", job.job_id, advice)
+        note_end(folder, job.job_id)  # a job that starts just now must not take this for somebody's scancel
+        try:
+            commands.cancel([job.job_id])
+        except SlurmError:
+            folder.write_slurm_job(SlurmRecord(job_id=job.job_id))
+            raise
+        settle(folder, "PAUSED", by)
+        return job.job_id
+    return None
+
+
+def check_no_job(folders: Iterable[TrialFolder], action: str, advice: str, *, is_forced: bool) -> None:
+    """Raises `AttemptError` if a job of one of these trials waits or runs: it would go on with what is not there.
+
+    Where Slurm cannot be asked, a job that has not recorded its end counts as alive, unless `is_forced`.
+    """
+    recorded = {folder: job for folder in folders if (job := folder.read_slurm_job()) is not None and not job.is_over}
+    if not recorded:
+        return
+    try:
+        alive = [(job.folder, job.job_id) for job in live_jobs(recorded)]
+    except SlurmError as error:
+        alive = [] if is_forced else [(folder, job.job_id) for folder, job in recorded.items()]
+        advice = f"{error} `--force` takes the job for dead"
+    for folder, job_id in alive:
+        raise AttemptError.in_slurm(folder.trial_id, action, job_id, advice.format(folder.trial_id))

@@ -144,9 +144,10 @@ class TrialJob:
         problem = ""
         if fate == "limit" and not is_complete and not has_progressed:
             problem = f"it has stored no checkpoint within the time of job {job_id}: give it more time"
-        if not self._is_chained:
-            if fate == "canceled" and not is_complete and not self._is_ended_by_us():
-                settle(folder, "CANCELED", f"Slurm's job {job_id} {_WORDS[fate]}")
+        if fate == "canceled" and not is_complete and not self._is_ended_by_us():
+            settle(folder, "CANCELED", f"Slurm's job {job_id} {_WORDS[fate]}")
+        elif not self._is_chained:
+            pass  # the master decides what follows
         elif follows(fate, is_complete=is_complete, has_progressed=has_progressed):
             try:
                 _say(f"job {submit_next(folder, job_id)} goes on with trial {folder.trial_id}")
@@ -156,8 +157,6 @@ class TrialJob:
         elif fate == "requeued" and not is_complete:
             settle(folder, "PAUSED", f"{WAITS_IN_SLURM} as job {job_id}, which was requeued")
             return TRY_AGAIN
-        elif fate == "canceled" and not is_complete:
-            settle(folder, "CANCELED", f"Slurm's job {job_id} {_WORDS[fate]}")
         elif problem:
             settle(folder, "PAUSED", problem)
         note_end(folder, job_id, problem)
@@ -165,7 +164,7 @@ class TrialJob:
         return 0 if is_complete else TRY_AGAIN if state == "PAUSED" else code or _FAILURE
 
     def _is_ended_by_us(self) -> bool:
-        """Returns whether the master has ended the job, and has recorded that before."""
+        """Returns whether a master or `trial pause` has ended the job, and has recorded that before."""
         record = self._folder.read_slurm_job()
         return record is not None and record.is_over
 
@@ -182,6 +181,7 @@ _WORDS = {
     "preempted": "was preempted",
     "requeued": "was requeued",
     "canceled": "was canceled with scancel, and not by Core SDK",
+    "asked": "was sent SIGTERM",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ _LONG_NAMES = {
     "-a": "--array", "-c": "--cpus-per-task", "-d": "--dependency", "-e": "--error", "-n": "--ntasks",
     "-o": "--output", "-p": "--partition", "-q": "--qos", "-t": "--time",
 }  # fmt: skip
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<clock>\d+(?::\d+){0,2})")
 _OF_SLOTS = ("--cpus-per-gpu", "--cpus-per-task", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gres")
 _REFUSED = {
     "--job-name": "it has the trial's number",
@@ -76,6 +78,13 @@ class JobRequest:
             for name, value in named.items():
                 if name in _REFUSED and not (name == "--signal" and value.startswith("B:USR1@")):
                     return f"{name} cannot be given to sbatch here: {_REFUSED[name]}"
+        limit_s, grace = time_limit_s(self.named.get("--time", "")), self.named.get("--signal", "").partition("@")[2]
+        grace_s = int(grace) if grace.isdecimal() else GRACE_S
+        if limit_s is not None and limit_s <= grace_s:
+            return (
+                f"with --time={self.named['--time']} each job would stop as it begins, since the training is asked to "
+                f"stop {grace_s} s before the end: give more time, or a later stop, as with `--signal=B:USR1@60`"
+            )
         return ""
 
 
@@ -139,6 +148,18 @@ def _script(request: JobRequest, comment: str, *, name: str, output: str, home: 
             *lines,
         )
     )
+
+
+def time_limit_s(text: str) -> int | None:
+    """Returns the seconds of a time as sbatch takes it; None if it is another text, or stands for no limit."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return None
+    parts = found["clock"].split(":")
+    if found["days"] is None and len(parts) < 3:
+        parts.insert(0, "0")  # minutes, or minutes and seconds
+    hours, minutes, seconds = (int(part) for part in (*parts, "0", "0")[:3])
+    return (((int(found["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + seconds) or None
 
 
 def arrays_of(trial_ids: Iterable[int], num_places: int) -> list[tuple[int, list[int]]]:

@@ -48,7 +48,7 @@ def submit_again(folder: TrialFolder, argv: Sequence[str], *, is_again: bool) ->
     job, trial_id = folder.read_slurm_job(), folder.trial_id
     if job is not None and not job.is_over:
         state = commands.states([job.job_id]).get(job.job_id)
-        if state is not None and not state.is_over:
+        if (state is not None and not state.is_over) or folder.running_attempt() is not None:
             raise AttemptError.in_slurm(trial_id, "resume", job.job_id, f"`scancel {job.job_id}` ends it")
     if folder.attempts() and not is_again and read_end(folder, None).outcome == "completed":
         raise TrialCompletedError(trial_id, 0)

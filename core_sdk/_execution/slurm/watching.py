@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from core_sdk._execution.slurm import commands
 from core_sdk._execution.slurm.commands import JobState
 from core_sdk._home.folders import TrialFolder
+from core_sdk._home.streams import size_bytes
 
 ASK_S = 12.0
 """The time between two questions, five a minute."""
@@ -15,6 +16,8 @@ SOON_S = 3.0
 """The time after which Slurm is asked about a job of which the home says that it may have ended."""
 # How long what a job has written may take to come through the file system.
 _LATE_S = 15.0
+# How long an attempt that holds its lock may write nothing until a job that Slurm does not know counts as gone.
+_SILENT_S = 600.0
 
 
 class WatchedJob:
@@ -28,11 +31,20 @@ class WatchedJob:
         """None until Slurm was asked."""
         self.over_at: float | None = None
         """The monotonic time since which Slurm calls it over."""
+        self._sizes: Sequence[int | None] = ()
+        self._grown_at = 0.0
 
     def hear(self, state: JobState | None) -> str:
-        """Takes the state, None if Slurm does not know the job. Returns in words what has changed; else empty."""
+        """Takes the state, None if Slurm does not know the job. Returns in words what has changed; else empty.
+
+        Slurm may not know a job that runs: sites keep answers for a while. While its attempt lives, it is not over.
+        """
+        if state is None and self._lives():
+            return ""
         before, self.state = self.state, state or JobState("gone", "Slurm does not know it any more")
-        if self.state.is_over and self.over_at is None:
+        if not self.state.is_over:
+            self.over_at = None
+        elif self.over_at is None:
             self.over_at = time.monotonic()
         if self.state == before or self.state.is_over:
             return ""
@@ -41,6 +53,18 @@ class WatchedJob:
             return f"{self.words}{advice}"
         is_new = before is None or before.is_waiting
         return f"job {self.job_id} runs on {self.state.nodes}" if is_new else ""
+
+    def _lives(self) -> bool:
+        """Returns whether the newest attempt holds its lock, and has written something lately.
+
+        The lock alone does not tell, since a shared file system may hold the lock of a dead node for ever.
+        """
+        if (attempt := self.folder.running_attempt()) is None:
+            return False
+        sizes = [size_bytes(path(attempt)) for path in (self.folder.journal_path, self.folder.log_path)]
+        if sizes != self._sizes:
+            self._sizes, self._grown_at = sizes, time.monotonic()
+        return time.monotonic() - self._grown_at < _SILENT_S
 
     @property
     def words(self) -> str:

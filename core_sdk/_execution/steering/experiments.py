@@ -132,7 +132,7 @@ def _want(home: Home, experiment_id: int, state: Wish, by: str) -> Steered:
 
 def _steer_trials(home: Home, experiment_id: int, steer: Verb[[Home, int, str], object], by: str, done: str) -> Steered:
     with open_view(home) as view:
-        running = [row.trial_id for row in view.trials(experiment_id) if row.state == "ACTIVE"]
+        running = [row.trial_id for row in view.trials(experiment_id) if row.state in ("ACTIVE", "QUEUED")]
     if not running:
         raise AttemptError(
             f"cannot {steer.name} experiment {experiment_id}: none of its trials is running. `core-sdk trial list "
@@ -231,4 +231,7 @@ def delete(home: Home, experiment_id: int, *, force: bool = False) -> None:
     """
     from core_sdk._home.deletion import delete_experiment  # storages, which the other verbs do not need
 
+    with open_view(home) as view:
+        trials_of = [home.folder(row.trial_id) for row in view.trials(experiment_id)]
+    trials.check_no_job(trials_of, is_forced=force)
     with_reserve(home.root, lambda: delete_experiment(home, experiment_id, is_forced=force))

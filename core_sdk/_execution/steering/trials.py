@@ -14,7 +14,7 @@ from core_sdk._ground.records import Settled, TrialArchivedSet, TrialDescribed, 
 from core_sdk._home import Home
 from core_sdk._home.attempts.ending import read_end, read_settled
 from core_sdk._home.attempts.running import await_end
-from core_sdk._home.folders import with_reserve
+from core_sdk._home.folders import TrialFolder, with_reserve
 from core_sdk._home.rows import TrialState
 from core_sdk._home.states import trial_state
 from core_sdk.errors import AttemptError, ExperimentError, RecordDamagedError, TrialNotRunningError, TrialRunningError
@@ -29,18 +29,32 @@ class Resumed:
     """Words that say where the attempt goes on."""
 
 
-@verb("trial", "pause", "asked trial {trial_id} to stop: it does when it next calls should_preempt()")
-def pause(home: Home, trial_id: int, by: str) -> int:
+@dataclass(frozen=True)
+class Paused:
+    attempt: int | None
+    """The attempt that was asked to stop; None if the trial waited in Slurm's queue."""
+    done: str
+    """What was done, in words."""
+
+
+@verb("trial", "pause", "{answer.done}")
+def pause(home: Home, trial_id: int, by: str) -> Paused:
     """Asks a running trial to save a checkpoint and stop, and does not wait for it.
 
-    Returns the number of the attempt. Raises `TrialNotRunningError`, and the errors of `check_steered_alone`.
+    The job of a trial that waits in Slurm's queue is taken out of it. Raises `TrialNotRunningError`, `SlurmError`, or
+    `AttemptError` if its job is just starting or ending, and the errors of `check_steered_alone`.
     """
     folder = home.trial(trial_id)
     check_steered_alone(home, trial_id)
-    if (attempt := folder.running_attempt()) is None:
-        raise TrialNotRunningError(trial_id, "pause")
-    folder.request_stop(attempt, by)
-    return attempt
+    if (attempt := folder.running_attempt()) is not None:
+        folder.request_stop(attempt, by)
+        return Paused(attempt, f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
+    if (job := folder.read_slurm_job()) is not None and not job.is_over:
+        from core_sdk._execution.slurm.following import withdraw  # what few homes need
+
+        if (job_id := withdraw(folder, by)) is not None:
+            return Paused(None, f"paused trial {trial_id}: took its job {job_id} out of Slurm's queue")
+    raise TrialNotRunningError(trial_id, "pause")
 
 
 def check_steered_alone(home: Home, trial_id: int) -> None:
@@ -172,10 +186,24 @@ def label(home: Home, trial_id: int, *, add: Collection[str] = (), remove: Colle
 def delete(home: Home, trial_id: int, *, force: bool = False) -> None:
     """Deletes the trial with its records and checkpoints.
 
-    Raises `TrialRunningError`. Raises `CheckpointProtectedError` if a checkpoint is pinned, if another trial began with
-    it, if a running trial uses it, or if it is a version of a model; `force` overrides the first two.
+    Raises `TrialRunningError`, or `AttemptError` if a job of it waits or runs in Slurm. Raises
+    `CheckpointProtectedError` if a checkpoint is pinned, if another trial began with it, if a running trial uses it, or
+    if it is a version of a model; `force` overrides the first two.
     """
     from core_sdk._home.deletion import delete_trial  # storages, which the other verbs do not need
 
     folder = home.trial(trial_id)
+    check_no_job([folder], is_forced=force)
     with_reserve(home.root, lambda: delete_trial(folder, is_forced=force))
+
+
+def check_no_job(folders: Collection[TrialFolder], *, is_forced: bool) -> None:
+    """Raises `AttemptError` if a job of one of these trials waits or runs in Slurm."""
+    from core_sdk._execution.slurm import following  # what few homes need
+
+    following.check_no_job(
+        folders,
+        "delete",
+        "`core-sdk trial pause {0}` takes a job that waits out of the queue, and `scancel` ends one",
+        is_forced=is_forced,
+    )

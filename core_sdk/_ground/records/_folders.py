@@ -13,6 +13,7 @@ from core_sdk._ground.records._values import Int64, Time
 
 ExperimentState = Literal[
     "ACTIVE",
+    "QUEUED",
     "PAUSED",
     "STOPPING_COMPLETED",
     "STOPPING_CANCELED",
@@ -22,7 +23,8 @@ ExperimentState = Literal[
     "CANCELED",
     "ERROR",
 ]
-"""The states of a submitted experiment. It leaves the last three only when it is continued."""
+"""The states of an experiment. One that was submitted leaves the last three only when it is continued, and is never
+QUEUED: that is one whose trial waits in Slurm's queue without a master."""
 
 
 class HomeRecord(msgspec.Struct, kw_only=True):

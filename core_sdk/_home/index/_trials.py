@@ -127,7 +127,7 @@ def _trial_row(
         experiment_name=row["experiment_name"] or "",
         state=state,
         reason=with_losses(reason, num_dropped, _newest(attempts, "drop_reason") or ""),
-        ended=None if state == "ACTIVE" or not chief else _ended(chief[0]),
+        ended=None if state in ("ACTIVE", "QUEUED") or not chief else _ended(chief[0]),
         num_attempts=row["num_attempts"],
         steps_completed=row["steps_completed"],
         latest_checkpoint=latest.get(row["trial_id"]),

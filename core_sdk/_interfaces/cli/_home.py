@@ -10,7 +10,6 @@ from core_sdk._execution.experiments.reviving import note_told, revive_master
 from core_sdk._ground.environment import Environment
 from core_sdk._home import Home
 from core_sdk._home.rows import TrialRow
-from core_sdk._home.states import WAITS_IN_SLURM
 from core_sdk._interfaces.cli._messages import say
 from core_sdk.errors import SlurmError
 
@@ -35,7 +34,7 @@ def hear_of_slurm(home: Home, rows: Iterable[TrialRow]) -> bool:
 
     Returns whether there is one. Slurm is asked only if a trial waits there.
     """
-    waiting = [row.trial_id for row in rows if row.state == "PAUSED" and row.reason.startswith(WAITS_IN_SLURM)]
+    waiting = [row.trial_id for row in rows if row.state == "QUEUED"]
     if waiting:
         from core_sdk._execution.slurm.following import waiting_jobs  # what few homes need
 

@@ -18,13 +18,15 @@ class OrderBy(enum.Enum):
 
 
 class TrainingState(enum.Enum):
-    """The state of a trial or of an experiment. A trial has one of the first five; those from QUEUED on do not occur.
+    """The state of a trial or of an experiment. A trial has one of the first six; those from PULLING on do not occur.
 
     A submitted experiment has the state of its search, and is STOPPING while its trials end. Any other experiment has
-    the first of the states ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED that one of its trials has.
+    the first of the states ACTIVE, QUEUED, PAUSED, ERROR, CANCELED and COMPLETED that one of its trials has.
     """
 
     ACTIVE = "STATE_ACTIVE"
+    QUEUED = "STATE_QUEUED"
+    """Its next job waits in Slurm's queue, and it goes on by itself."""
     PAUSED = "STATE_PAUSED"
     """It was stopped on request, and can be continued."""
     COMPLETED = "STATE_COMPLETED"
@@ -36,7 +38,6 @@ class TrainingState(enum.Enum):
     STOPPING_KILLED = "STATE_STOPPING_KILLED"
     STOPPING_COMPLETED = "STATE_STOPPING_COMPLETED"
     STOPPING_ERROR = "STATE_STOPPING_ERROR"
-    QUEUED = "STATE_QUEUED"
     PULLING = "STATE_PULLING"
     STARTING = "STATE_STARTING"
     RUNNING = "STATE_RUNNING"
@@ -48,6 +49,7 @@ class TrainingState(enum.Enum):
 GOING_ON = frozenset(
     {
         TrainingState.ACTIVE,
+        TrainingState.QUEUED,
         TrainingState.STOPPING_CANCELED,
         TrainingState.STOPPING_KILLED,
         TrainingState.STOPPING_COMPLETED,

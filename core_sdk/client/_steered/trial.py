@@ -176,6 +176,8 @@ class SteeredTrial(Shown[TrialRow]):
     def pause(self) -> None:
         """Asks the script to stop, and does not wait for it. `should_preempt()` returns True there within a second.
 
+        The job of a trial that waits in Slurm's queue is taken out of it.
+
         Raises `TrialNotRunningError`. Raises `ExperimentError` for a trial of a submitted experiment that has not
         ended; `Experiment.pause` pauses all its trials.
         """

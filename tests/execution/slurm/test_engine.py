@@ -157,12 +157,36 @@ def test_bad_requests_get_words(slurm: Cluster, home: Home, place: Path) -> None
 
     assert waiting.wait() == 130
     [job_id] = [line.split()[5] for line in waiting.shown.splitlines() if "is job" in line]
-    assert is_waiting == ("PAUSED", f"waits in Slurm's queue as job {job_id}")
+    assert is_waiting == ("QUEUED", f"waits in Slurm's queue as job {job_id}")
     assert killed == 1 and f"it runs in Slurm, as job {job_id}. `scancel {job_id}` ends it." in refusal
     assert state(home, 2) == ("CANCELED", f"SIGINT while job {job_id} was waiting")
     assert job_ids(slurm) == []
     assert (queued["trial_id"], queued["engine"], queued["state"], queued["place"]) == (2, "slurm", "QUEUED", None)
     assert queued["why"].startswith(f"job {job_id} waits: ") and queued["since"]
+
+
+def test_a_job_that_waits_is_paused_and_one_that_runs_is_sent_sigterm(slurm: Cluster, home: Home, place: Path) -> None:
+    """A pause takes a job out of the queue, and a resume submits another; a SIGTERM of the user's is no time limit."""
+    slurm.run([*_RUN, "--sbatch=--hold", "--detach", *_ALONE], cwd=place)
+    held = state(home)
+    refused, _, refusal = slurm.try_to_run([*_CORE_SDK, "trial", "delete", "1", "--yes"], cwd=place)
+    slurm.run([*_CORE_SDK, "trial", "pause", "1"], cwd=place)
+    paused, left = state(home), job_ids(slurm)
+    slurm.run([*_CORE_SDK, "trial", "resume", "1", "--detach"], cwd=place)
+    [second] = job_ids(slurm)
+    slurm.run(["scontrol", "release", str(second)])
+    slurm.wait_for(lambda: has_stored(home))
+    slurm.run(["scancel", "--batch", "--signal=TERM", str(second)])
+    slurm.wait_for(lambda: state(home)[0] == "PAUSED")
+    slurm.wait_for(lambda: job_ids(slurm) == [])
+
+    assert (held, paused, left) == (
+        ("QUEUED", f"waits in Slurm's queue as job {second - 1}"),
+        ("PAUSED", "core-sdk trial pause"),
+        [],
+    )
+    assert refused == 1 and "`core-sdk trial pause 1` takes a job that waits out of the queue" in refusal
+    assert state(home) == ("PAUSED", f"Slurm's job {second} was sent SIGTERM")
 
 
 def test_a_job_that_is_canceled_while_it_waits_is_told_by_lists(slurm: Cluster, home: Home, place: Path) -> None:

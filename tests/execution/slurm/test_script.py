@@ -19,6 +19,7 @@ from core_sdk._execution.slurm.script import (
     arrays_of,
     experiment_script,
     step_command,
+    time_limit_s,
     trial_script,
 )
 from core_sdk._execution.slurm.submission import versions
@@ -73,11 +74,34 @@ def test_slots_are_gpus_or_cpus_unless_an_option_says_what_a_node_has() -> None:
         (JobRequest(options=("--comment='x",)), '"--comment=\'x" cannot be read: No closing quotation'),
         (JobRequest(options=("--comment=x\ny",)), "'--comment=x\\ny' has more than one line"),
         (JobRequest(2, 16, True, ("-p gpu -t 60", "--qos=high")), ""),
+        (JobRequest(options=("--time=2",)), "with --time=2 each job would stop as it begins, since the training is"),
+        (JobRequest(options=("-t 5:00",)), "with --time=5:00 each job would stop as it begins"),
+        (JobRequest(options=("--time=0:10:00 --signal=B:USR1@900",)), "with --time=0:10:00 each job would stop as"),
+        (JobRequest(options=("--time=2", "--signal=B:USR1@60")), ""),
     ],
 )
 def test_options_that_would_break_a_job_are_refused_with_words(request_: JobRequest, problem: str) -> None:
     """Each refusal says which option it is about, and what to write."""
     assert request_.problem().startswith(problem) and bool(request_.problem()) == bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2", 120),
+        ("2:30", 150),
+        ("1:00:00", 3600),
+        ("1-2", 26 * 3600),
+        ("1-0:30", 24 * 3600 + 1800),
+        ("1-0:0:1", 24 * 3600 + 1),
+        ("0", None),
+        ("UNLIMITED", None),
+        ("", None),
+    ],
+)
+def test_times_are_read_as_sbatch_reads_them(text: str, seconds: int | None) -> None:
+    """A number is minutes, or after days hours."""
+    assert time_limit_s(text) == seconds
 
 
 def test_several_nodes_are_reached_by_one_step() -> None:
@@ -184,6 +208,17 @@ def test_the_end_of_a_job_is_told_from_its_fields() -> None:
     assert fate_of(limited | {"PreemptTime": early}, num_restarts=0, planned_end=end) == "preempted"
     assert fate_of(limited | {"Restarts": "1", "PreemptTime": early}, num_restarts=0, planned_end=end) == "requeued"
     assert fate_of({}, num_restarts=0, planned_end=end) == "limit"
+    assert fate_of(limited | {"JobState": "COMPLETING"}, num_restarts=0, planned_end=end) == "limit"
+
+
+def test_a_signal_of_the_user_is_no_end_of_a_job() -> None:
+    """A job that Slurm does not end still runs: `scancel --batch --signal=TERM` pauses its training."""
+    end, early = "2026-01-01T12:00:00", "2026-01-01T11:00:00"
+    running = {"JobState": "RUNNING", "Restarts": "0", "PreemptTime": "None", "EndTime": end}
+
+    assert fate_of(running, num_restarts=0, planned_end=end) == "asked"
+    assert fate_of(running | {"PreemptTime": early, "EndTime": early}, num_restarts=0, planned_end=end) == "preempted"
+    assert not follows("asked", is_complete=False, has_progressed=True)
 
 
 def test_a_chain_goes_on_only_while_it_leads_somewhere() -> None:

@@ -37,15 +37,15 @@ def pause(
     trial_id: TrialId,
     wait: Annotated[bool, typer.Option("--wait", help="Return when it has stopped.")] = False,
 ) -> None:
-    """Ask a running trial to save a checkpoint and stop.
+    """Ask a running trial to save a checkpoint and stop, or take one that waits out of Slurm's queue.
 
     The trials of a submitted experiment are paused together, by `core-sdk experiment pause`.
     """
     home = open_home()
-    attempt = trials.pause(home, trial_id, "core-sdk trial pause")
-    say(trials.pause.words.format(trial_id=trial_id))
-    if wait:
-        while any(row.is_running for row in attempt_rows(home.trial(trial_id)) if row.attempt == attempt):
+    paused = trials.pause(home, trial_id, "core-sdk trial pause")
+    say(paused.done)
+    if wait and paused.attempt is not None:
+        while any(row.is_running for row in attempt_rows(home.trial(trial_id)) if row.attempt == paused.attempt):
             time.sleep(_POLL_INTERVAL_S)
         say(f"trial {trial_id} has stopped: {what_resume_does(home.trial(trial_id))}")
 

@@ -213,7 +213,7 @@ def _figures(shared: SharedView, rows: Sequence[ExperimentRow]) -> list[Experime
 def _figures_of(shared: SharedView, row: ExperimentRow, trials: Sequence[Facts]) -> ExperimentFigures:
     started = min(row.created, *(one.row.created for one in trials)) if trials else row.created
     ended = (row.search and row.search.ended) or max((one.row.ended or 0.0 for one in trials), default=0.0)
-    duration = None if row.state == "ACTIVE" or not ended else max(0.0, ended - started)
+    duration = None if row.state in ("ACTIVE", "QUEUED") or not ended else max(0.0, ended - started)
     if (metric := shared.searcher_metric(row.experiment_id)) is None:
         return ExperimentFigures(duration=duration)
     name = f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"

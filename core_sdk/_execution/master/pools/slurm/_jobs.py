@@ -122,6 +122,7 @@ class JobClaim(PoolJob, Claim):
 
     def _submit_again(self) -> None:
         self._owner.forget(self)
+        self._owner.end(self)  # Slurm may know one that is gone after all
         self.job_id, self.state, self.over_at = "", None, None
         self._num_jobs += 1
         self._owner.submit(self)
@@ -183,7 +184,7 @@ def was_killed(state: JobState | None) -> bool:
 
 def loss_of(job_id: str, state: JobState) -> tuple[AttemptOutcome, str]:
     """Returns the outcome of an attempt that has recorded no end, from the end of its job. Pure."""
-    outcomes: Mapping[str, AttemptOutcome] = {"CANCELLED": "canceled", "PREEMPTED": "lost", "gone": "lost"}
+    outcomes: Mapping[str, AttemptOutcome] = {"CANCELLED": "canceled", "PREEMPTED": "lost"}
     words = {
         "CANCELLED": "was canceled with scancel",
         "NODE_FAIL": "has lost a node",

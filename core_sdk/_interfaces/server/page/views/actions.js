@@ -38,6 +38,7 @@ import { isEnter, withText } from "../parts/field.js";
  */
 
 const isActive = (/** @type {Row} */ { state }) => state === "ACTIVE";
+const goesOn = (/** @type {Row} */ { state }) => state === "ACTIVE" || state === "QUEUED";
 const isSearching = (/** @type {Row} */ row) => row.search && !hasEnded(row);
 const hasEnded = (/** @type {Row} */ { state }) => ["COMPLETED", "CANCELED", "ERROR"].includes(state);
 
@@ -46,7 +47,7 @@ const FORCE = "Also checkpoints that are pinned, or that another trial began wit
 /** @type {Record<Kind, Action[]>} */
 export const ACTIONS = {
   trials: [
-    { name: "pause", label: "Pause", done: "asked to pause", fits: isActive },
+    { name: "pause", label: "Pause", done: "asked to pause", fits: goesOn },
     { name: "resume", label: "Resume", done: "resumed", fits: (row) => ["PAUSED", "CANCELED", "ERROR"].includes(row.state) },
     {
       name: "kill",
@@ -74,7 +75,7 @@ export const ACTIONS = {
       question: "Their records, output and checkpoints are deleted for good.",
       force: FORCE,
       isDangerous: true,
-      fits: (row) => !isActive(row),
+      fits: (row) => !goesOn(row),
     },
   ],
   experiments: [
