@@ -140,6 +140,18 @@ def is_alive(path: Path) -> bool:
         os.close(descriptor)
 
 
+def is_perhaps_alive(path: Path) -> bool:
+    """Returns whether a process may hold the `AliveLock` at a path that this user cannot open.
+
+    The kernel lists all locks, by numbers that files of different file systems may share.
+    """
+    try:
+        inode, locks = str(path.lstat().st_ino), Path("/proc/locks").read_text().split()
+    except FileNotFoundError:
+        return path.exists()
+    return any(place.rpartition(":")[2] == inode for place in locks if ":" in place)
+
+
 def signed_by(path: Path) -> int | None:
     """Returns the pid of the last holder that called `sign`, or None. It may have ended, or live on another host."""
     try:

@@ -7,18 +7,20 @@ import fcntl
 import functools
 import os
 import pwd
+import re
 import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from core_sdk._ground.alive import AliveLock, is_alive
+from core_sdk._ground.alive import AliveLock, is_alive, is_perhaps_alive
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.environment import slot_directory
-from core_sdk._ground.files import write_whole
+from core_sdk._ground.files import opened_regular, write_whole
 from core_sdk._machine.processes import Traces
 from core_sdk._machine.slots.turns import PostedTicket, obstacles, slots_for
 from core_sdk.errors import SlotError
@@ -33,9 +35,15 @@ _ASLEEP_S = 30.0
 _TOUCH_S = 3600.0
 # A ticket has its final size from the beginning, so that a disk that is full later takes no slot away.
 _BLOCK_BYTES = 4096
-_MOST_BYTES = 1 << 20
 # Room for the traces of the attempt's processes, which are noted later.
 _TRACES_BYTES = 256
+# A ticket that waits for thousands of slots is shorter. Everybody reads what anybody has put there.
+_MOST_BYTES = 1 << 20
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+# Names of slots are shown to everybody.
+_SlotName = Annotated[str, msgspec.Meta(pattern=r"\A[ -~]{1,200}\Z")]
 
 
 class TicketRecord(msgspec.Struct, kw_only=True):
@@ -43,9 +51,9 @@ class TicketRecord(msgspec.Struct, kw_only=True):
 
     format: int = 1
     place: int
-    num_wanted: int
-    usable: list[str]
-    held: list[str] = []
+    num_wanted: Annotated[int, msgspec.Meta(ge=0)]
+    usable: list[_SlotName]
+    held: list[_SlotName] = []
     pid: int
     since: float
     traces: Traces | None = None
@@ -80,22 +88,20 @@ class SlotDirectory:
         return [posted for path in self._paths() if (posted := self._read(path)) is not None]
 
     def _paths(self) -> list[Path]:
-        return sorted(path for path in self.path.glob("*.ticket") if path.stem.isdecimal())
+        return sorted(path for path in self.path.glob("*.ticket") if _NUMBER.fullmatch(path.stem))
 
     def _read(self, path: Path) -> PostedTicket | None:
         """Returns the ticket; None if its processes are gone."""
         left: Sequence[int] = ()
         try:
-            if not is_alive(path) and not (left := _left_of(path)):
+            if not _is_locked(path) and not (left := _left_of(path)):
                 return None
-            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-                status = os.fstat(file.fileno())
-                record = json_decoder(TicketRecord)(file.read())
+            content, status = _read_bounded(path)
+            record = json_decoder(TicketRecord)(content)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            problem = f"which slots {_owner_of(path)} has is unknown, since {path.name} cannot be read ({error})"
-            raise unusable(self.path, problem) from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise self._unknown(path, f"{path.name} cannot be read ({error})") from error
         trial = _read_trial(path)
         return PostedTicket(
             number=int(path.stem),
@@ -105,7 +111,7 @@ class SlotDirectory:
             held=record.held,
             user=_user(status.st_uid),
             pid=record.pid,
-            since=record.since,
+            since=min(max(record.since, 0.0), time.time()),
             is_asleep=not record.held and time.time() - status.st_mtime > _ASLEEP_S,
             home=None if trial is None else trial.home,
             trial_id=None if trial is None else trial.trial_id,
@@ -128,14 +134,33 @@ class SlotDirectory:
             os.close(descriptor)
 
     def next_number(self) -> int:
-        """Returns a number that no ticket has, larger than all. Removes what dead processes of this user have left."""
-        numbers = [0]
+        """Returns a number larger than those of all tickets of living processes, under which nobody has left a file.
+
+        Removes what dead processes of this user have left.
+        """
+        number = 1
         for path in self._paths():
-            numbers.append(int(path.stem))
+            if _is_locked(path) or _left_of(path):
+                number = max(number, int(path.stem) + 1)
+                continue
             with contextlib.suppress(OSError):
-                if path.stat().st_uid == os.geteuid() and not is_alive(path) and not _left_of(path):
+                if path.stat().st_uid == os.geteuid():
                     _remove(path)
-        return max(numbers) + 1
+        while os.path.lexists(path := self.path_of(number)) or _is_of_another(path.with_suffix(".trial")):
+            number += 1
+        if not _NUMBER.fullmatch(str(number)):
+            raise self._unknown(self.path_of(number - 1), "its ticket has the largest number that there is")
+        return number
+
+    def path_of(self, number: int) -> Path:
+        return self.path / f"{number:06}.ticket"
+
+    def _unknown(self, path: Path, problem: str) -> SlotError:
+        owner = _owner_of(path)
+        return SlotError(
+            f"no slot can be taken in {self.path}: which slots {owner} has is unknown, since {problem}. A process has "
+            f"it locked: {owner} can end that, or remove the file. Another directory would give the same slots twice."
+        )
 
     def _open(self) -> int:
         """Opens the directory, and makes it first if needed.
@@ -200,7 +225,7 @@ class Ticket:
 
     def _post(self, place: int | None) -> None:
         self.number = self.directory.next_number()
-        self.path = self.directory.path / f"{self.number:06}.ticket"
+        self.path = self.directory.path_of(self.number)
         _write_trial(self.path, TicketTrial(home=str(self._home)))
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
         self.path.chmod(0o644)  # whatever the umask is
@@ -336,16 +361,39 @@ def _write_trial(ticket: Path, trial: TicketTrial) -> None:
 
 def _left_of(ticket: Path) -> list[int]:
     """Returns the pids of processes of the attempt that live though nobody has the ticket's lock any more."""
-    with contextlib.suppress(OSError, ValueError):
-        traces = json_decoder(TicketRecord)(ticket.read_bytes()).traces
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        traces = json_decoder(TicketRecord)(_read_bounded(ticket)[0]).traces
         return [] if traces is None else traces.living()
     return []
 
 
 def _read_trial(ticket: Path) -> TicketTrial | None:
-    with contextlib.suppress(OSError, ValueError):  # another user's, above all
-        return json_decoder(TicketTrial)(ticket.with_suffix(".trial").read_bytes())
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # another user's, above all
+        return json_decoder(TicketTrial)(_read_bounded(ticket.with_suffix(".trial"))[0])
     return None
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        return is_alive(path)
+    except PermissionError:
+        return is_perhaps_alive(path)
+
+
+def _read_bounded(path: Path) -> tuple[bytes, os.stat_result]:
+    """Returns the content of a regular file, and its status. Raises `OSError`, or `ValueError` if it is too long."""
+    with opened_regular(path) as descriptor:
+        status = os.fstat(descriptor)
+        if status.st_size > _MOST_BYTES:
+            raise ValueError(f"it has {status.st_size:,} bytes")
+        return os.pread(descriptor, _MOST_BYTES, 0), status
+
+
+def _is_of_another(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid != os.geteuid()
+    except FileNotFoundError:
+        return False
 
 
 def _owner_of(path: Path) -> str:

@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from parts import needs
 from processes import Script, wait_for
 from promises import promise
 
+from core_sdk._ground.alive import AliveLock
 from core_sdk._machine.slots import SlotDirectory, Ticket, taken_slots
 from core_sdk.errors import SlotError, SlotsTakenError
 
@@ -35,6 +37,29 @@ def posted(directory: SlotDirectory, num_wanted: int = 1, home: str = "/home/a")
         yield ticket
     finally:
         ticket.release()
+
+
+def as_nobody(do: Callable[[], None]) -> int:
+    """Calls a function as another user, in a process of its own, and returns 0 if it has raised nothing."""
+    if not (pid := os.fork()):
+        status = 1
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            do()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def open_to_others(directory: SlotDirectory) -> None:
+    directory.path.parent.chmod(0o755)
+    for path in directory.path.parents[1:]:
+        if path.stat().st_mode & stat.S_IXOTH:
+            break
+        path.chmod(0o711)  # pytest's own directories
 
 
 def test_a_slot_is_given_once_and_then_to_the_next_in_line(directory: SlotDirectory) -> None:
@@ -141,16 +166,127 @@ def test_a_full_disk_leaves_no_ticket_that_keeps_others_away(small_disk: Path, m
             assert [each.held for each in directory.tickets()] == [ticket.held] == [NAMES[:1]]
 
 
-def test_a_ticket_that_cannot_be_read_keeps_everybody_away(directory: SlotDirectory) -> None:
-    """A living ticket whose slots are unknown is named with its owner, and no slot is given."""
-    with posted(directory) as ticket:
-        ticket.path.write_bytes(b"{")
+def put(path: Path, content: bytes | int, mode: int = 0o644) -> None:
+    """Makes a file with this content, or of so many bytes that take no room."""
+    path.touch()
+    if isinstance(content, int):
+        os.truncate(path, content)
+    else:
+        path.write_bytes(content)
+    path.chmod(mode)
 
-        with pytest.raises(SlotError, match=r"which slots \w+ has is unknown, since 000001.ticket cannot be"):
-            Ticket(directory, Path("/home/b"), 1, NAMES)
-    (directory.path / "notes.ticket").touch()
+
+def ticket(**changes: object) -> bytes:
+    return msgspec.json.encode(
+        {"place": 1, "num_wanted": 1, "usable": NAMES, "held": NAMES, "pid": 1, "since": 1.0, **changes}
+    )
+
+
+ODD: dict[str, Callable[[Path], None]] = {
+    "no content": lambda path: put(path, b""),
+    "half of it": lambda path: put(path, ticket()[:20]),
+    "6 GB of nothing": lambda path: put(path, 6 << 30),
+    "nested deeply": lambda path: put(path, b'{"more": ' + b"[" * 100_000),
+    "not JSON": lambda path: put(path, b"\xff\x00"),
+    "another type": lambda path: put(path, ticket(place="first")),
+    "an endless number": lambda path: put(path, ticket().replace(b'"since":1.0', b'"since":1e999')),
+    "fewer than no slots": lambda path: put(path, ticket(num_wanted=-1)),
+    "names that clear the screen": lambda path: put(path, ticket(held=["\x1b[2J"])),
+}
+"""Tickets whose slots cannot be known."""
+
+OTHER: dict[str, Callable[[Path], None]] = {
+    "a time that never comes": lambda path: put(path, ticket(since=1e300)),
+    "a directory": lambda path: path.mkdir(),
+    "a pipe": lambda path: os.mkfifo(path),
+    "a link": lambda path: path.symlink_to("/dev/zero"),
+    "the largest number": lambda path: put(path.with_name(f"{'9' * 18}.ticket"), b""),
+    "more digits than a name may have": lambda path: put(path.with_name(f"{'9' * 240}.ticket"), b""),
+    "digits of another script": lambda path: put(path.with_name("٣.ticket"), b""),
+}
+
+
+@pytest.mark.parametrize("odd", [*ODD, *OTHER])
+def test_an_odd_file_that_no_process_has_locked_is_no_ticket(directory: SlotDirectory, odd: str) -> None:
+    """Whatever somebody has left among the tickets, slots are given as if it were not there."""
+    with posted(directory):
+        pass
+    (ODD | OTHER)[odd](directory.path / "000001.ticket")
+
+    with posted(directory) as first, posted(directory) as second, posted(directory) as third:
+        assert (first.held, second.held, third.held) == (NAMES[:1], NAMES[1:], ())
+        assert [each.number for each in directory.read()] == [first.number, second.number, third.number]
+        assert "trial of /home/a has gpu-a since" in third.obstacles()
+
+
+@promise("slots-kept-to-the-end")
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_ticket_that_a_process_has_locked_is_named_with_its_owner(directory: SlotDirectory, odd: str) -> None:
+    """A process may hold slots by it, which nobody knows: none is given, and no other directory is advised."""
+    with posted(directory):
+        pass
+    ODD[odd](directory.path / "000007.ticket")
+    lock = AliveLock.alone(directory.path / "000007.ticket")
+
+    with pytest.raises(
+        SlotError, match=r"which slots \w+ has is unknown, since 000007.ticket cannot be read"
+    ) as caught:
+        Ticket(directory, Path("/home/b"), 1, NAMES)
+
+    assert "CORE_SDK_SLOTS" not in str(caught.value) and "can end that, or remove the file" in str(caught.value)
+    lock.release()
     with posted(directory) as ticket:
         assert ticket.held
+
+
+def test_a_time_that_cannot_be_is_shown_as_now(directory: SlotDirectory) -> None:
+    """A holder's time decides nothing, so that an odd one keeps nobody from the slots."""
+    with posted(directory):
+        pass
+    put(directory.path / "000007.ticket", ticket(since=1e300, held=NAMES[:1]))
+    lock = AliveLock.alone(directory.path / "000007.ticket")
+
+    with posted(directory, 2) as waiting:
+        told = waiting.obstacles()
+    lock.release()
+
+    assert re.search(r"has gpu-a since \d\d:\d\d", told)
+
+
+@needs("other users")
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_a_ticket_that_only_its_owner_may_open_counts_if_it_is_locked(
+    directory: SlotDirectory, is_locked: bool
+) -> None:
+    """Whether a process has a file of the mode 000 locked is told by the kernel's list of locks."""
+    with posted(directory):
+        pass
+    put(directory.path / "000007.ticket", ticket(), 0)
+    lock = AliveLock.alone(directory.path / "000007.ticket") if is_locked else None
+
+    def take() -> None:
+        with contextlib.nullcontext() if not is_locked else pytest.raises(SlotError, match="which slots root has"):
+            Ticket(SlotDirectory(directory.path), Path("/home/nobody"), 1, NAMES)
+
+    open_to_others(directory)
+    assert as_nobody(take) == 0
+    if lock is not None:
+        lock.release()
+
+
+@needs("other users")
+def test_a_private_file_of_another_user_takes_no_number(directory: SlotDirectory) -> None:
+    """Nobody else can remove it, so that the number next to it is taken, although no ticket has its own."""
+    with posted(directory):
+        pass
+    put(directory.path / "000001.trial", 6 << 30, 0o600)
+
+    def take() -> None:
+        ticket = Ticket(SlotDirectory(directory.path), Path("/home/nobody"), 1, NAMES)
+        assert (ticket.number, ticket.held) == (2, NAMES[:1])
+
+    open_to_others(directory)
+    assert as_nobody(take) == 0
 
 
 def test_a_ticket_that_somebody_removed_is_posted_again(directory: SlotDirectory) -> None:
@@ -209,19 +345,6 @@ def test_who_does_not_wait_is_told_who_has_the_slots(directory: SlotDirectory, h
 def test_users_share_slots(directory: SlotDirectory) -> None:
     """Another user waits for the slots of this one, and is not told of which trial; dead tickets of it are ignored."""
 
-    def as_nobody(do: Callable[[], None]) -> int:
-        if not (pid := os.fork()):
-            status = 1
-            try:
-                os.setgroups([])
-                os.setgid(NOBODY)
-                os.setuid(NOBODY)
-                do()
-                status = 0
-            finally:
-                os._exit(status)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
     def take_one() -> None:
         ticket = Ticket(SlotDirectory(directory.path), Path("/home/nobody"), 1, NAMES)
         assert ticket.held == NAMES[1:]  # and dies with it, so that its files stay
@@ -231,11 +354,7 @@ def test_users_share_slots(directory: SlotDirectory) -> None:
         assert ticket.held == ()
         assert re.search(r": root \(process \d+\) has gpu-a since", ticket.obstacles())
 
-    directory.path.parent.chmod(0o755)
-    for path in directory.path.parents[1:]:
-        if path.stat().st_mode & stat.S_IXOTH:
-            break
-        path.chmod(0o711)  # pytest's own directories
+    open_to_others(directory)
     with posted(directory) as ticket:
         ticket.name_trial(5)
 
