@@ -136,10 +136,16 @@ class HomeTooNewError(HomeError):
 
 
 class RecordDamagedError(HomeError):
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Path, reason: str, advice: str = "") -> None:
         self.path = path
         self.reason = reason
-        super().__init__(f"{path} cannot be read: {reason}. Restore it from a copy, or delete what it describes.")
+        advice = advice or "Restore it from a copy, or delete what it describes."
+        super().__init__(f"{path} cannot be read: {reason}. {advice}")
+
+    @classmethod
+    def forbidden(cls, path: Path, error: PermissionError) -> RecordDamagedError:
+        """A record that this user may not read, such as one of a training that root has started."""
+        return cls(path, error.strerror or str(error), "Its owner can give it to you (`chown`), or to all (`chmod`).")
 
 
 class AttemptError(CoreSDKError):

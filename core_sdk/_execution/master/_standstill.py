@@ -76,12 +76,15 @@ def find_held(home: Home, experiment_id: int) -> list[HeldSlots]:
     held = []
     for trial_id in home.trial_ids():
         folder = home.folder(trial_id)
-        attempt = killable_attempt(folder)
-        if attempt is None:
-            continue
-        with contextlib.suppress(RecordDamagedError):  # its slots are not known then
-            info = folder.read_run_info(attempt)
-            if info is not None and info.trial.experiment_id == experiment_id and _is_here(info.trial.config):
+        with contextlib.suppress(RecordDamagedError, PermissionError):  # its slots are not known then
+            attempt = killable_attempt(folder)
+            info = None if attempt is None else folder.read_run_info(attempt)
+            if (
+                attempt is not None
+                and info is not None
+                and info.trial.experiment_id == experiment_id
+                and _is_here(info.trial.config)
+            ):
                 held.append(HeldSlots(folder, attempt, tuple(info.named_slot_ids)))
     return held
 

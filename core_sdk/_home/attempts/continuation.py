@@ -110,9 +110,10 @@ def find_recorded(home: Home, folder: TrialFolder, storage_id: str) -> RecordedC
     """
     others = (TrialFolder(home.root, trial_id) for trial_id in reversed(home.trial_ids()))
     for each in itertools.chain([folder], others):
-        for recorded in read_history(each).checkpoints:
-            if recorded.record.storage_id == storage_id:
-                return recorded
+        with contextlib.suppress(PermissionError):  # another user's trial, which cannot be asked
+            for recorded in read_history(each).checkpoints:
+                if recorded.record.storage_id == storage_id:
+                    return recorded
     return None
 
 

@@ -52,7 +52,11 @@ def read_trials(
             damaged[trial_id] = str(error)
             if (source := _source(folder, error)) is not None:
                 sources[source].add(trial_id)
-        if trial_id in ended or (attempt := folder.running_attempt()) is None:
+        try:
+            attempt = None if trial_id in ended else folder.running_attempt()
+        except PermissionError as error:
+            raise RecordDamagedError.forbidden(folder.path, error) from error
+        if attempt is None:
             continue
         running[trial_id] = attempt
         for storage_id in _used(folder, attempt):

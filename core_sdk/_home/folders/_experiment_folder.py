@@ -22,7 +22,7 @@ from core_sdk._ground.records import (
     decode_values,
     encode_values,
 )
-from core_sdk._home.folders._files import ID, numbered_entries, read_content, read_file, write_file
+from core_sdk._home.folders._files import ID, exists, numbered_entries, read_content, read_file, write_file
 from core_sdk.errors import ExperimentNotFoundError, NameTakenError, RecordDamagedError
 
 logger = logging.getLogger("core_sdk.tracking")
@@ -187,7 +187,7 @@ def experiment_ids(home_root: Path) -> list[int]:
     return [
         experiment_id
         for experiment_id in numbered_entries(home_root / "experiments")
-        if ExperimentFolder(home_root, experiment_id).record_path.exists()
+        if exists(ExperimentFolder(home_root, experiment_id).record_path)
     ]
 
 

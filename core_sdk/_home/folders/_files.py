@@ -33,8 +33,18 @@ def read_content(path: Path) -> bytes | None:
         return read_regular(path)
     except FileNotFoundError:
         return None
+    except PermissionError as error:
+        raise RecordDamagedError.forbidden(path, error) from error
     except (NotRegularError, IsADirectoryError) as error:
         raise RecordDamagedError(path, "it is not a regular file") from error
+
+
+def exists(path: Path) -> bool:
+    """Returns whether a file is there. One that this user may not look for counts as there: reading it says why."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return True
 
 
 def write_file(path: Path, record: msgspec.Struct, *, overwrite: bool = True, is_durable: bool = True) -> None:

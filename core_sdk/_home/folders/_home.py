@@ -18,7 +18,7 @@ from core_sdk._ground.files import read_regular, write_atomically
 from core_sdk._ground.records import FORMAT, AdoptedRecord, ExperimentRecord, HomeRecord, JobRecord, check_name
 from core_sdk._ground.version import __version__
 from core_sdk._home.folders._experiment_folder import ExperimentFolder, experiment_ids, find_experiment, name_path
-from core_sdk._home.folders._files import ID, numbered_entries, read_file, write_file
+from core_sdk._home.folders._files import ID, exists, numbered_entries, read_file, write_file
 from core_sdk._home.folders._identity import Identity, Ownership
 from core_sdk._home.folders._reserve import fill_reserve
 from core_sdk._home.folders._trial_folder import TrialFolder
@@ -212,7 +212,7 @@ class Home:
     def experiment(self, experiment_id: int) -> ExperimentFolder:
         """Returns the folder of an existing experiment. Raises `ExperimentNotFoundError`."""
         folder = ExperimentFolder(self.root, experiment_id)
-        if not folder.record_path.exists():
+        if not exists(folder.record_path):
             raise ExperimentNotFoundError(experiment_id, self.root)
         return folder
 

@@ -30,7 +30,7 @@ from core_sdk._ground.records import (
     from_json,
     in_order,
 )
-from core_sdk._home.folders._files import read_file, write_file
+from core_sdk._home.folders._files import exists, read_file, write_file
 from core_sdk._home.journal import encode_line
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError, UnsafePathError
 
@@ -95,7 +95,7 @@ class TrialFolder:
         return (self.path.parent if self.node else self.path) / "trial.json"
 
     def exists(self) -> bool:
-        return self.record_path.exists()
+        return exists(self.record_path)
 
     def clear(self) -> None:
         """Removes all that the folder holds. The empty folder keeps the id from being used again."""

@@ -299,10 +299,15 @@ class Index(View):
             with self._database.lock():
                 return write()
         except (SuspendedError, UnusableError, sqlite3.DatabaseError, OSError) as error:
-            if not isinstance(error, SuspendedError) and not cannot_write(error):
+            is_of_records = isinstance(error, OSError) and not self._is_of_index(error)
+            if is_of_records or not (isinstance(error, SuspendedError) or cannot_write(error)):
                 raise
             self._go_on_in_memory(error)
             return self._refresh()
+
+    def _is_of_index(self, error: OSError) -> bool:
+        """Returns whether the index's own file failed, rather than a record."""
+        return error.filename is None or str(error.filename).startswith(str(self.home.database))
 
     def _refresh_or_replace(self, only_open: bool) -> RefreshResult:
         try:

@@ -50,6 +50,8 @@ class _FileState(NamedTuple):
             status = os.stat(path)  # noqa: PTH116  (this runs for thousands of journals, and `Path` is slow)
         except FileNotFoundError:
             return cls(0, 0)
+        except PermissionError:
+            return cls(-1, -1)  # unlike any that was read, so that it is tried again
         return cls(status.st_size, status.st_mtime_ns)
 
 

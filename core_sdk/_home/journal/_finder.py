@@ -26,16 +26,16 @@ def find_records(path: Path, texts: Sequence[str]) -> Iterator[Record | ValueErr
 
     A bad line that may have been one of them gives a `ValueError` with the reason.
 
-    A missing journal is an empty one; a link or a pipe in its place counts as one bad line. A last line without its
-    newline is left out.
+    A missing journal is an empty one; one that this user may not read, and a link or a pipe in its place, count as one
+    bad line. A last line without its newline is left out.
     """
     wanted = [text.encode() for text in texts]
     try:
         for line in _lines(path, wanted):
             if not is_intact(line) or any(text in line for text in wanted):
                 yield from _decoded(line)
-    except NotRegularError as error:
-        yield ValueError(f"cannot be read: the journal {error.strerror}")
+    except (NotRegularError, PermissionError) as error:
+        yield ValueError(f"cannot be read: {error.strerror}")
 
 
 def _decoded(line: bytes) -> Iterator[Record | ValueError]:

@@ -100,7 +100,7 @@ class _Merge:
         """Leaves out what cannot be taken, and says why."""
         try:
             yield
-        except (CoreSDKError, shutil.Error) as error:
+        except (CoreSDKError, shutil.Error, PermissionError) as error:
             self._merged.left.append(f"{what}: {error}")
 
     def _take_experiment(self, there: ExperimentFolder) -> None:

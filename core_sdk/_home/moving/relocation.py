@@ -33,6 +33,7 @@ def _recorded_identities(home: Home) -> Iterator[str]:
                 yield search.home
     for trial_id in home.trial_ids():
         folder = home.folder(trial_id)
-        for attempt in folder.attempts():
-            started = find_records(folder.journal_path(attempt), ('"attempt"',))
-            yield from (record.home for record in started if isinstance(record, AttemptStarted))
+        with contextlib.suppress(PermissionError):  # another user's: nothing of it is adopted
+            for attempt in folder.attempts():
+                started = find_records(folder.journal_path(attempt), ('"attempt"',))
+                yield from (record.home for record in started if isinstance(record, AttemptStarted))
