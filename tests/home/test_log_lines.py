@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from home.journals import new_trial, record
 
@@ -31,6 +33,26 @@ def test_any_line_is_found_by_its_number(home: Home, first: int) -> None:
     assert [(line.number, line.text) for line in page.lines] == [(one, f"line {one} of many") for one in wanted]
     assert page.num_lines == 50_000
     assert page.next_line == (begin + 3 if begin + 3 < 50_000 else None)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7, 30_000, 99_999])
+def test_the_last_lines_are_read_from_the_end(home: Home, limit: int) -> None:
+    """The last of all lines, and of those of a level, are the same as if all were read."""
+    log = lines_of(home, b"".join(b"%s %d\n" % (b"ERROR" * (n % 5000 == 0), n) for n in range(50_000)) + b"torn")
+
+    for wanted in (LogFilter(), LogFilter(min_level="ERROR")):
+        every = log.read(0, 99_999, wanted).lines
+        assert log.read_last(limit, wanted) == list(every[len(every) - min(limit, len(every)) :])
+
+
+def test_the_last_lines_of_a_long_output_cost_little(home: Home) -> None:
+    """Of a million lines only the last ones are looked at."""
+    log = lines_of(home, b"\n" * 1_000_000)
+    begin = time.process_time()
+
+    assert [line.number for line in log.read_last(2, LogFilter())] == [999_998, 999_999]
+
+    assert time.process_time() - begin < 2
 
 
 def test_lines_longer_than_a_block_are_cut_and_counted(home: Home) -> None:

@@ -19,8 +19,18 @@ _SCAN_BYTES = 64 << 20
 _PREFIX = re.compile(rb"\[rank=(\d{1,9})\] ")
 _MAX_PREFIX_BYTES = 1000
 """The part of a line in which its level is looked for."""
+_LINES_BACK = 10_000
+"""The number of lines at once in which the last ones are looked for."""
 _LINES_BEFORE = 200
 """The number of lines before a part that are read, to know whether it begins within a traceback."""
+
+
+def overwritten(content: bytes) -> bytes:
+    """Returns what a terminal shows of a line such as a progress bar: the rank, and what follows the last return."""
+    prefix = _PREFIX.match(content)
+    begin = prefix.end() if prefix else 0
+    last = content.rstrip(b"\r").rfind(b"\r")
+    return content[:begin] + content[last + 1 :] if last >= begin else content
 
 
 @dataclass(frozen=True)
@@ -111,6 +121,28 @@ class LogLines:
                 return LogPage(tuple(found), self.num_lines, number + 1 if number + 1 < self.num_lines else None)
         return LogPage(tuple(found), self.num_lines, None)
 
+    def read_last(self, limit: int, wanted: LogFilter) -> list[LogLine]:
+        """Returns the last `limit` of the wanted lines. What stands before them is counted, but not looked at."""
+        self._update()
+        found: list[LogLine] = []
+        end = self.num_lines
+        while end and len(found) < limit:
+            first = max(0, end - max(limit, _LINES_BACK))
+            found[:0] = self._between(first, end, wanted)
+            end = first
+        return found[len(found) - min(limit, len(found)) :]
+
+    def _between(self, first: int, end: int, wanted: LogFilter) -> list[LogLine]:
+        found: list[LogLine] = []
+        levels = LevelReader()
+        for number, content in self._lines(max(0, first - _LINES_BEFORE)):
+            if number == end:
+                break
+            line = _line(number, content, levels)
+            if number >= first and wanted.holds(line):
+                found.append(line)
+        return found
+
     def _update(self) -> None:
         """Counts the lines of what was added, or all of them if another output has taken the place of the known one."""
         end = (len(self._starts) - 1) * _BLOCK_BYTES + self._last_block_bytes
@@ -141,21 +173,13 @@ class LogLines:
             *ended, rest = content.split(b"\n")
             for line in ended:
                 if number >= first and not is_middle:
-                    yield number, _overwritten(begun + line)
+                    yield number, overwritten(begun + line)
                 begun, is_middle = b"", False
                 number += 1
-            begun = _overwritten(begun + rest)[: 2 * _MAX_LINE_BYTES]
+            begun = overwritten(begun + rest)[: 2 * _MAX_LINE_BYTES]
             index += 1
         if begun and not is_middle and number >= first:
             yield number, begun
-
-
-def _overwritten(content: bytes) -> bytes:
-    """Returns what a terminal shows of a line such as a progress bar: the rank, and what follows the last return."""
-    prefix = _PREFIX.match(content)
-    begin = prefix.end() if prefix else 0
-    last = content.rstrip(b"\r").rfind(b"\r")
-    return content[:begin] + content[last + 1 :] if last >= begin else content
 
 
 def _line(number: int, content: bytes, levels: LevelReader) -> LogLine:

@@ -138,8 +138,14 @@ def print_elements(texts: Iterable[str]) -> None:
 
 
 def print_csv(rows: Iterable[Sequence[Any]]) -> None:
-    """Prints rows, of which the first may be the names of the columns."""
-    csv.writer(sys.stdout, lineterminator="\n").writerows([cell(value) for value in row] for row in rows)
+    """Prints rows, of which the first may be the names of the columns. On a terminal, texts are made `printable`."""
+    shown = _printable_cell if sys.stdout.isatty() else cell
+    csv.writer(sys.stdout, lineterminator="\n").writerows([shown(value) for value in row] for row in rows)
+
+
+def _printable_cell(value: Any) -> Any:
+    shown = cell(value)
+    return printable(shown) if isinstance(shown, str) else shown
 
 
 def cell(value: Any) -> Any:

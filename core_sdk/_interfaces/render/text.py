@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Sequence
 
 MOST_LISTED = 100
 """The largest number of labels, hyperparameters or metrics that a description of one thing names."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_CONTROL = re.compile(
+    rb"\x1b\[(?P<colours>[0-9;:]*m)"
+    rb"|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]"  # movements, titles, resets
+    rb"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]"
+)
+_UNFINISHED = re.compile(rb"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)|\xc2)\Z")
+_LONGEST_SEQUENCE = 4096
 
 
 def printable(text: str) -> str:
@@ -15,6 +23,21 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+class HarmlessOutput:
+    """Takes output in chunks and leaves of it what only shows something: text, lines, tabs, returns and colours."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Returns what can be shown. A sequence that has not ended is held back for the next call."""
+        content = self._held + chunk
+        cut = _UNFINISHED.search(content, max(0, len(content) - _LONGEST_SEQUENCE))
+        end = len(content) if cut is None else cut.start()
+        self._held = content[end:]
+        return _CONTROL.sub(lambda found: found[0] if found["colours"] is not None else b"", content[:end])
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -233,7 +233,7 @@ def test_a_download_into_the_storage_is_refused(storage: DirectoryStorage, sourc
     upload(storage, "a", source, METADATA)
 
     for directory in (storage.root, storage.root / "a", storage.root / "b"):
-        with pytest.raises(ValueError, match="inside the storage"):
+        with pytest.raises(UnsafePathError, match="inside the storage"):
             storage.download("a", directory)
 
     storage.verify("a")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
-from interfaces.cli.commands import Cli, StartCli, WriteScript
+from interfaces.cli.commands import COMMAND, Cli, StartCli, WriteScript
 from interfaces.cli.recorded import new_attempt, new_trial
+from terminals import Person
 
+from core_sdk._execution.steering import trials
 from core_sdk._home import Home, TrialFolder
 
 
@@ -50,6 +53,36 @@ def test_the_tail_is_the_last_lines(folder: TrialFolder, cli: Cli, num_lines: st
     ended = cli("trial", "logs", "1", "--tail", num_lines)
 
     assert ended.output.splitlines() == expected
+
+
+def test_the_tail_of_a_progress_bar_is_one_state(folder: TrialFolder, cli: Cli) -> None:
+    """With --tail a line is what a terminal shows of it, with and without --json; --level chooses before it."""
+    bar = b"".join(b"\r%3d%%" % percent for percent in range(101))
+    folder.log_path(3).write_bytes(b"begin\n" + bar + b"\r\nERROR once\n[rank=1] " + bar)
+
+    texts = [cli("trial", "logs", "1", "--tail", "3", *more).output for more in ((), ("--level", "error"))]
+    as_json = cli("trial", "logs", "1", "--tail", "3", "--json").output.splitlines()
+
+    assert texts == ["100%\nERROR once\n[rank=1] 100%", "ERROR once\n"]
+    assert [json.loads(line)["text"] for line in as_json] == ["100%", "ERROR once", "100%"]
+
+
+def test_a_terminal_is_not_told_what_to_do(home: Home, folder: TrialFolder, tmp_path: Path) -> None:
+    """On a terminal, output comes without titles and resets, and CSV without control characters."""
+    folder.log_path(3).write_bytes(b"\x1b]0;a title\x07\x1bc\x1b[2J\x1b[31mred\x1b[0m end\n")
+    trials.describe(home, 1, name="a\u202eb\x1bc")
+    shown = []
+    for command in (["logs", "1"], ["list", "--csv"]):
+        person = Person(tmp_path, [*COMMAND, "trial", *command])
+        try:
+            assert person.waits() == 0
+            shown.append(person.seen)
+        finally:
+            person.leaves()
+
+    assert shown[0].endswith(b"\x1b[31mred\x1b[0m end\r\n")
+    assert b"a title" not in shown[0]
+    assert b"a\\u202eb\\x1bc" in shown[1]
 
 
 def test_output_that_was_not_kept_is_said_to_be_so(home: Home, folder: TrialFolder, cli: Cli) -> None:

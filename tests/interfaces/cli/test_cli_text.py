@@ -6,7 +6,7 @@ import pytest
 
 from core_sdk._ground.records import format_number, strict_json
 from core_sdk._interfaces.render.output import cell
-from core_sdk._interfaces.render.text import format_size, format_time, printable
+from core_sdk._interfaces.render.text import HarmlessOutput, format_size, format_time, printable
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,33 @@ from core_sdk._interfaces.render.text import format_size, format_time, printable
 def test_control_characters_are_shown_not_obeyed(hostile: str, shown: str) -> None:
     """Escape sequences of both kinds, line ends and reversed writing; letters of all languages stay."""
     assert printable(hostile) == shown
+
+
+HARMFUL = [
+    b"\x1b]0;a title\x07",
+    b"\x1b]8;;http://a.link\x1b\\",
+    b"\x1b]52;c;Y2xpcGJvYXJk\x07",
+    b"\x1bPq\x1b\\",
+    b"\x1bc",
+    b"\x1b(0",
+    b"\x1b[2J",
+    b"\x1b[1;1H",
+    b"\x1b[?1049h",
+    b"\x1b[3A",
+    b"\x9b".decode("latin-1").encode(),
+    b"\x07\x08\x0e",
+]
+
+
+@pytest.mark.parametrize("num_bytes", [1, 3, 1000])
+def test_a_terminal_gets_text_and_colours_only(num_bytes: int) -> None:
+    """Titles, links, resets, movements and other control characters are left out, in chunks of any size."""
+    output = "Größe\t\x1b[1;31mred\x1b[0m\r\n".encode().join([b"", *HARMFUL, b""])
+    harmless = HarmlessOutput()
+
+    shown = b"".join(harmless.feed(output[at : at + num_bytes]) for at in range(0, len(output), num_bytes))
+
+    assert shown.decode() == "Größe\t\x1b[1;31mred\x1b[0m\r\n" * (len(HARMFUL) + 1)
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])

@@ -25,6 +25,7 @@ from core_sdk.errors import (
     CheckpointNotStoredError,
     CheckpointProtectedError,
     StorageError,
+    UnsafePathError,
 )
 
 # A deletion is recorded and then hides the checkpoint, which takes milliseconds unless its process is suspended.
@@ -76,7 +77,8 @@ class DirectoryStorage(Storage):
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
         # A directory within the staging area is no part of the storage yet.
         if _is_within(directory, self.root) and not _is_within(directory, self._area.path):
-            raise ValueError(f"{directory} lies inside the storage {self.root} itself: download to another directory")
+            problem = f"lies inside the storage {self.root} itself: download to another directory"
+            raise UnsafePathError("the directory", str(directory), problem)
         with self._reading(storage_id), self._deletions_told_from_damage(storage_id):
             manifest = self.manifest(storage_id)
             download(self._path(storage_id), directory, manifest, selector)

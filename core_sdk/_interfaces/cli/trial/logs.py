@@ -1,11 +1,11 @@
-"""`core-sdk trial logs`: the output of attempts, byte for byte."""
+"""`core-sdk trial logs`: the output of attempts, byte for byte where no terminal shows it."""
 
 from __future__ import annotations
 
 import io
 import itertools
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import Annotated, cast
 
@@ -15,11 +15,12 @@ from core_sdk._ground.records import strict_json
 from core_sdk._home import Home
 from core_sdk._home.attempts.running import attempt_rows
 from core_sdk._home.logs.levels import LEVELS, LogLevel
-from core_sdk._home.logs.lines import LogFilter, LogLine, LogLines
+from core_sdk._home.logs.lines import LogFilter, LogLine, LogLines, overwritten
 from core_sdk._home.logs.stream import LogReader
 from core_sdk._interfaces.cli._arguments import FollowOutput
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import TrialId
+from core_sdk._interfaces.render.text import HarmlessOutput
 from core_sdk.errors import CoreSDKError, NotRecordedError
 
 _STDOUT = 1
@@ -53,7 +54,8 @@ def logs(
 ) -> None:
     """Print the output of a trial that `core-sdk run` or `trial resume` started.
 
-    With one --rank the lines come without their [rank=N]. Lines of the launcher itself belong to no rank.
+    With one --rank the lines come without their [rank=N]. Lines of the launcher itself belong to no rank. With --tail,
+    a progress bar is one line, as a terminal shows it. On a terminal, of all escape sequences only colours are kept.
     """
     if follow and (head is not None or level is not None or as_json):
         raise typer.BadParameter("--head, --level and --json show what is there: leave out --follow")
@@ -77,21 +79,29 @@ def logs(
     present: Iterator[bytes] = (chunk.content for chunk in reader.read())
     if level is not None or as_json:
         wanted = LogFilter(ranks, cast(LogLevel, (level or "DEBUG").upper()))
-        found = _lines(home, trial_id, [row.attempt for row in reader.attempts()], wanted)
+        found = _lines(home, trial_id, [row.attempt for row in reader.attempts()], wanted, tail)
         present = (_as_json(attempt, line) if as_json else _as_text(line) for attempt, line in found)
+    elif tail is not None:
+        present = _last_lines(present, tail)
     if head is not None:
         present = _first_lines(present, head)
-    for content in present if tail is None else _last_lines(present, tail):
-        _write(content)
+    write = _writer()
+    for content in present:
+        write(content)
     if level is None and head is None and not as_json:
         for chunk in itertools.chain(reader.follow() if follow else (), reader.finish()):
-            _write(chunk.content)
+            write(chunk.content)
 
 
-def _lines(home: Home, trial_id: int, attempts: Iterable[int], wanted: LogFilter) -> Iterator[tuple[int, LogLine]]:
-    """Yields the wanted lines, each with its attempt."""
+def _lines(
+    home: Home, trial_id: int, attempts: Iterable[int], wanted: LogFilter, tail: int | None
+) -> Iterator[tuple[int, LogLine]]:
+    """Yields the wanted lines, or the last ones of them, each with its attempt."""
     for attempt in attempts:
         lines = LogLines(home, trial_id, attempt)
+        if tail is not None:
+            yield from ((attempt, line) for line in lines.read_last(tail, wanted))
+            continue
         next_line: int | None = 0
         while next_line is not None:
             page = lines.read(next_line, _PAGE_LINES, wanted)
@@ -128,9 +138,16 @@ def _check_ranks(reader: LogReader, trial_id: int, chosen: Collection[int]) -> N
             raise CoreSDKError(f"rank {rank} of trial {trial_id} has written nothing. Ranks with output: {names}.")
 
 
-def _write(content: bytes) -> None:
-    while content:
-        content = content[os.write(_STDOUT, content) :]
+def _writer() -> Callable[[bytes], None]:
+    """Returns a function that writes to stdout: to a terminal only what cannot do anything to it."""
+    harmless = HarmlessOutput().feed if os.isatty(_STDOUT) else bytes
+
+    def write(content: bytes) -> None:
+        content = harmless(content)
+        while content:
+            content = content[os.write(_STDOUT, content) :]
+
+    return write
 
 
 def _last_lines(contents: Iterable[bytes], num_lines: int) -> Iterator[bytes]:
@@ -138,4 +155,4 @@ def _last_lines(contents: Iterable[bytes], num_lines: int) -> Iterator[bytes]:
     for content in contents:
         lines = io.BytesIO(b"".join(lines) + content).readlines()
         del lines[: max(0, len(lines) - num_lines)]
-    yield from lines
+    yield from (overwritten(line.removesuffix(b"\n")) + line[-1:] * line.endswith(b"\n") for line in lines)
