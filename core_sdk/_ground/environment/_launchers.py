@@ -15,6 +15,7 @@ from core_sdk._ground.placement import (
     Placement,
     SlurmJob,
     kubernetes_placement,
+    named_gpus,
     named_job,
     slurm_job,
     slurm_job_name,
@@ -69,7 +70,7 @@ def taken_head() -> tuple[str, Path] | None:
 def visible_gpus(variables: Mapping[str, str] = os.environ) -> list[str] | None:
     """Returns the GPUs that this process may use, by CUDA's names; None for all."""
     named = variables.get("CUDA_VISIBLE_DEVICES")
-    return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
+    return None if named is None else named_gpus(named)
 
 
 def torchrun_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from core_sdk._ground.placement._gpus import named_gpus
 from core_sdk._ground.placement._host_list import expand_counts, expand_hosts
 from core_sdk._ground.placement._jobs import slurm_step, slurm_step_name
 from core_sdk._ground.placement._placement import Placement, bad_variable, port_of
@@ -111,10 +112,7 @@ def _check_step(variables: Mapping[str, str], nodes: Sequence[str], node_rank: i
 def _num_gpus(variables: Mapping[str, str]) -> int | None:
     """Returns the number of GPUs that this process may use. The job may have more on this node."""
     if "CUDA_VISIBLE_DEVICES" in variables:
-        visible = [
-            device for device in variables["CUDA_VISIBLE_DEVICES"].split(",") if device not in ("", "NoDevFiles")
-        ]
-        return len(visible) or None
+        return len(named_gpus(variables["CUDA_VISIBLE_DEVICES"])) or None
     for name in ("SLURM_GPUS_PER_TASK", "SLURM_GPUS_ON_NODE"):
         # The value may begin with the type of GPU, as in `a100:4`.
         number = variables.get(name, "").rpartition(":")[2]

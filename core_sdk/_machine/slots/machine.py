@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from core_sdk._ground.environment import num_cpus, visible_gpus
-from core_sdk._machine.slots._gpus import full_names, gpus_here
+from core_sdk._machine.slots._gpus import gpus_here, slots_named
 from core_sdk._machine.slots.directory import SlotDirectory, Ticket
 
 
@@ -53,7 +53,7 @@ class Machine:
         if num_places is not None:
             return cls(num_places)
         named = visible_gpus()
-        gpus = gpus_here() if named is None else full_names(named, gpus_here)
+        gpus = [slot for gpu in gpus_here() for slot in gpu.slots] if named is None else slots_named(named, gpus_here)
         if not (gpus and avoids_busy):
             return cls(len(gpus) or num_cpus(), tuple(gpus))
         from core_sdk._machine.slots.busy import busy_gpus  # NVML, which few need

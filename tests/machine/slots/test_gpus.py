@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from core_sdk._machine.slots import Machine
-from core_sdk._machine.slots._gpus import full_names, gpus_here
+from core_sdk._ground.environment import visible_gpus
+from core_sdk._machine.slots import Machine, machine
+from core_sdk._machine.slots._gpus import ListedGpu, gpus_here
 from core_sdk.errors import SlotError
 
 _LIST = """\
@@ -45,11 +47,11 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 def test_gpus_are_named_by_uuid_in_the_order_of_their_buses(driver: Path) -> None:
     """GPUs are named by their UUIDs, in the order of their buses; those that a scheduler hides are left out."""
-    assert gpus_here(driver, driver.parent) == ["GPU-aa", "GPU-bb"]
+    assert gpus_here(driver, driver.parent) == [ListedGpu("GPU-aa"), ListedGpu("GPU-bb")]
 
     (driver.parent / "nvidia1").unlink()
 
-    assert gpus_here(driver, driver.parent) == ["GPU-bb"]
+    assert gpus_here(driver, driver.parent) == [ListedGpu("GPU-bb")]
     assert gpus_here(driver / "none", driver.parent) == []
 
 
@@ -64,26 +66,83 @@ def test_what_the_driver_does_not_show_nvidia_smi_tells(
         (driver / "gpus" / "0000:01:00.0" / "information").write_text("GPU UUID: \t GPU-????????\nDevice Minor: 1\n")
     nvidia_smi(f"cat <<'END'\n{_LIST}END")
 
-    assert gpus_here(driver, driver.parent) == ["MIG-a1", "MIG-a2", "GPU-bb"]
+    assert gpus_here(driver, driver.parent) == [ListedGpu("GPU-aa", ("MIG-a1", "MIG-a2")), ListedGpu("GPU-bb")]
 
     (driver.parent / "bin" / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
     with pytest.raises(SlotError, match=r"only `nvidia-smi -L` tells.*exit status 9.*CUDA_VISIBLE_DEVICES"):
         gpus_here(driver, driver.parent)
 
 
+WHOLE = [ListedGpu("GPU-aa"), ListedGpu("GPU-ab"), ListedGpu("GPU-bb")]
+SPLIT = [ListedGpu("GPU-aa", ("MIG-a1", "MIG-a2")), ListedGpu("GPU-bb")]
+NOTHING: list[str] = []
+
+
 @pytest.mark.parametrize(
-    ("named", "full"),
+    ("gpus", "variable", "slots"),
     [
-        (["1"], ["GPU-bb"]),
-        (["GPU-b", "0"], ["GPU-bb", "GPU-aa"]),
-        (["7"], ["7"]),
-        (["MIG-c1", "GPU-zz"], ["MIG-c1", "GPU-zz"]),
-        ([], []),
+        (WHOLE, None, ["GPU-aa", "GPU-ab", "GPU-bb"]),
+        (WHOLE, "", NOTHING),
+        (WHOLE, "-1", NOTHING),
+        (WHOLE, "NoDevFiles", NOTHING),
+        (WHOLE, "none", NOTHING),
+        (WHOLE, "2,0", ["GPU-bb", "GPU-aa"]),
+        (WHOLE, " 1 , 0 ", ["GPU-ab", "GPU-aa"]),
+        (WHOLE, "1,", ["GPU-ab"]),
+        (WHOLE, "1,,0", ["GPU-ab"]),
+        (WHOLE, "0,-1,1", ["GPU-aa"]),
+        (WHOLE, "0,7,1", ["GPU-aa"]),
+        (WHOLE, "7", NOTHING),
+        (WHOLE, "1x,2", ["GPU-ab", "GPU-bb"]),
+        (WHOLE, "0,0", NOTHING),
+        (WHOLE, "0,00", NOTHING),
+        (WHOLE, "0,1,0", NOTHING),
+        (WHOLE, "GPU-b", ["GPU-bb"]),
+        (WHOLE, "GPU-bb,GPU-aa", ["GPU-bb", "GPU-aa"]),
+        (WHOLE, "GPU-a", NOTHING),  # of two
+        (WHOLE, "GPU-bb,GPU-zz,GPU-aa", ["GPU-bb"]),
+        (WHOLE, "GPU-b,GPU-bb", NOTHING),
+        (WHOLE, "2,GPU-bb", NOTHING),
+        (SPLIT, None, ["MIG-a1", "MIG-a2", "GPU-bb"]),
+        (SPLIT, "0", ["MIG-a1", "MIG-a2"]),
+        (SPLIT, "1", ["GPU-bb"]),
+        (SPLIT, "2", NOTHING),
+        (SPLIT, "GPU-aa", ["MIG-a1", "MIG-a2"]),
+        (SPLIT, "GPU-aa,MIG-a1", ["MIG-a1", "MIG-a2"]),
+        (SPLIT, "MIG-a2,GPU-bb", ["MIG-a2", "GPU-bb"]),
+        (SPLIT, "MIG-a2", ["MIG-a2"]),
+        (SPLIT, "MIG-a2,MIG-a2", NOTHING),
+        ([], "1,GPU-zz", ["1", "GPU-zz"]),  # a driver that does not show its GPUs
+        ([], "1,1", NOTHING),
+        ([], "-1", NOTHING),
     ],
 )
-def test_a_gpu_has_one_name_however_it_is_told(named: list[str], full: list[str]) -> None:
-    """An index and the beginning of a UUID mean the UUID, so that all users name a GPU alike."""
-    assert full_names(named, lambda: ["GPU-aa", "GPU-bb"]) == full
+def test_slots_are_the_gpus_that_cuda_would_use(
+    gpus: list[ListedGpu], variable: str | None, slots: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA_VISIBLE_DEVICES is read as CUDA reads it, and each slot has one name however it is told.
+
+    Without a GPU the slots are places on the CPU.
+    """
+    monkeypatch.setattr(machine, "gpus_here", lambda: gpus)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+
+    here = Machine.here()
+
+    assert list(here.gpus) == slots
+    assert (here.num_slots == len(slots)) if slots else here.names[0] == "cpu-0"
+
+
+@pytest.mark.parametrize(
+    "text", ["0,-1,1", "-1", "0,0", "1x,2", "", "GPU-a,GPU-b", "GPU-a,GPU-a", "none", "2, 1,", "+1"]
+)
+def test_names_are_read_as_torch_reads_them(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch has the rules of CUDA, too, to count GPUs without CUDA."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", text)
+
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": text}) == [str(each) for each in torch.cuda._parse_visible_devices()]
 
 
 def test_an_attempt_sees_the_gpus_of_its_slots_only() -> None:
