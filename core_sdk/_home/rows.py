@@ -86,8 +86,8 @@ class TrialRow:
     labels: Annotated[tuple[str, ...], Title("Labels", "label")]
     state: Annotated[TrialState, Title("State")]
     reason: Annotated[str, Title("Reason")]
-    """The reason for the state: the error's last line, "killed by SIGKILL", or who asked for the stop; and how many
-    records were lost. Empty if there is nothing to say."""
+    """The reason for the state: the error's type and first line, "killed by SIGKILL", or who asked to stop; and how
+    many records were lost. Empty if there is nothing to say."""
     status: Annotated[str, Title("Status")] = ""
     progress: Annotated[float | None, Title("Progress")] = None
     """The chief's."""

@@ -57,7 +57,7 @@ def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = Non
         waits = settled.state == "PAUSED" and settled.reason.startswith(WAITS_IN_SLURM)
         return "QUEUED" if waits else settled.state, settled.reason
     if end.outcome == "invalid_hp":
-        return "COMPLETED", f"invalid hyperparameters: {_last_line(end.error)}".removesuffix(": ")
+        return "COMPLETED", f"invalid hyperparameters: {_first_line(end.error)}".removesuffix(": ")
     if end.outcome == "error":
         return "ERROR", _last_line(end.error)
     if end.outcome == "canceled" or (end.exit_code in _INTERRUPTED and end.outcome != "paused"):
@@ -119,6 +119,10 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]
 
 
 def _last_line(text: str | None) -> str:

@@ -26,6 +26,7 @@ from core_sdk.core._ending import Ending, invalid_hp_of
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._notebook import NotebookCells
 from core_sdk.core._preempt import PreemptContext
+from core_sdk.core._process_end import at_process_end
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import SearcherContext
@@ -181,6 +182,8 @@ class Context(OfOneProcess):
         self._open.callback(NotebookCells(self, preempt.catch_interrupts).close)
         # Closes a Context that was left open, at the interpreter's exit or when no variable holds it any more.
         self._finalizer = weakref.finalize(self, _close_forgotten, self._open, self._ending)
+        end = weakref.WeakMethod(self._end_with_process)
+        self._open.callback(at_process_end(lambda error: (method := end()) and method(error)))
 
     @classmethod
     def current(cls) -> Context | None:
@@ -231,6 +234,12 @@ class Context(OfOneProcess):
         else:
             self._ending.note(exc_val)
         self._open.close()
+
+    def _end_with_process(self, error: BaseException | None) -> None:
+        """Ends the attempt as a process of multiprocessing ends, with the error that ends its function, if any."""
+        if self._finalizer.detach() is not None and not self._ending.is_foreign():
+            self._ending.note_exit(error)
+            self._open.close()
 
     def __enter__(self) -> Context:
         self.start()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from core_sdk._distributed import DistributedContext
 from core_sdk._ground.environment import launch_directory
+from core_sdk._ground.error_lines import described, error_line
 from core_sdk._ground.exiting import ProgramExit, last_error
 from core_sdk._ground.records import Ended, Outcome
 from core_sdk._home.attempts.claiming import Attempt
@@ -95,12 +96,13 @@ class Ending:
         error = sys.exception()
         self.note(None if id(error) in self._past_error_ids else error)
 
-    def note_exit(self) -> None:
+    def note_exit(self, error: BaseException | None = None) -> None:
         """Notes the outcome of a Context that Python closes.
 
-        It does so at the interpreter's exit, when no variable holds the Context, or with the generator that holds it.
+        It does so at the interpreter's exit, when no variable holds the Context, with the generator that holds it, or
+        at the end of a process of multiprocessing, whose function has ended with `error`.
         """
-        error = last_error()
+        error = error or last_error() or _dropped_error()
         if id(error) in self._past_error_ids:
             error = None
         if error is None and self._program is not None and self._program.status is not None:
@@ -188,6 +190,12 @@ class Ending:
             self._outcome, self._error_text = "error", _clipped(f"{own_text}{failure}\n{_headline(failure)}")
 
 
+def _dropped_error() -> BaseException | None:
+    """Returns the error of a task in a pool of processes, whose worker drops the frames, and so the task's Context."""
+    error = sys.exception()
+    return error if error is not None and error.__traceback__ is None else None
+
+
 def _exits_with(error: BaseException, codes: Sequence[int | None]) -> bool:
     return isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)) and error.code in codes
 
@@ -216,14 +224,16 @@ def _is_same(own: BaseException | None, failure: ChannelError) -> bool:
 
 
 def _describe(error: BaseException) -> str:
+    """Returns the error's traceback. The last line is what lists show: for another rank's error, it names the rank."""
+    if not isinstance(error, RankFailedError):
+        return _clipped(described(error))
     return _clipped("".join(traceback.format_exception(error)) + _headline(error))
 
 
 def _headline(error: BaseException) -> str:
-    """Returns the text's last line, which lists show: it names the other rank, as its traceback does not."""
     if not isinstance(error, RankFailedError):
         return ""
-    return f"\nrank {error.rank} failed: {error.error_text.rpartition(chr(10))[2]}\n"
+    return f"\nrank {error.rank} failed: {error_line(error.error_text) or error.error_text}\n"
 
 
 def _clipped(text: str) -> str:

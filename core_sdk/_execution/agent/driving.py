@@ -21,6 +21,7 @@ from core_sdk._ground.environment import (
     main_script,
     run_info,
 )
+from core_sdk._ground.error_lines import ending_in_error_line
 from core_sdk._ground.exiting import ProgramExit
 from core_sdk._ground.placement import named_job
 from core_sdk._ground.records import ClusterInfo, ExitRecord, check_name
@@ -145,7 +146,7 @@ class DrivenTrial:
                 code = status
             case _:
                 code = 1
-        self.end(code, f"{type(error).__name__}: {error}" if code > 0 else "")
+        self.end(code, ending_in_error_line(f"{type(error).__name__}: {error}") if code > 0 else "")
 
     def restart(self) -> None:
         """Begins the next attempt from the newest good checkpoint, after `end`. Raises `NothingToResumeError`."""

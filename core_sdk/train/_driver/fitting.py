@@ -11,6 +11,7 @@ from core_sdk._execution.agent.driving import DrivenTrial
 from core_sdk._execution.workers import Engine, named_as, open_engine
 from core_sdk._execution.workers.shipping import Shipping
 from core_sdk._ground.environment import num_ranks_started, run_info_used
+from core_sdk._ground.error_lines import error_line
 from core_sdk._home import Home, TrialFolder
 from core_sdk._runtime.backends import usual_backend
 from core_sdk._runtime.workers import TrainingWorkers
@@ -269,4 +270,5 @@ def _text(error: Failure) -> str:
     if isinstance(error, WorkerDiedError):
         lines = "".join(f"{line}\n" for line in error.last_lines)
         return f"{lines}worker {error.rank} ({error.process}) {error.cause}"
-    return f"{error.traceback_text.rstrip()}\nworker {error.rank} failed: {error.error_text}"
+    summary = error_line(error.error_text) or error.error_text
+    return f"{error.traceback_text.rstrip()}\nworker {error.rank} failed: {summary}"

@@ -346,3 +346,16 @@ def test_no_number_is_too_large_to_be_unknown(cli: Cli, command: tuple[str, ...]
     assert finished.status == 3
     assert f"{10**30}" in finished.errors
     assert "Traceback" not in finished.errors
+
+
+def test_describe_has_the_whole_error_and_lists_its_first_line(home: Home, cli: Cli) -> None:
+    """The reason of a trial is the error's type and first line; `trial describe` has the rest, with the traceback."""
+    with pytest.raises(RuntimeError), core.init():
+        raise RuntimeError("CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA`\n")
+
+    described = cli("trial", "describe", "1").output
+    value = json.loads(cli("trial", "describe", "1", "--json").output)
+
+    assert value["reason"] == "RuntimeError: CUDA error: out of memory"
+    assert "Compile with `TORCH_USE_CUDA_DSA`" in value["error"]
+    assert "Compile with `TORCH_USE_CUDA_DSA`" in described and "Traceback (most recent call last)" in described

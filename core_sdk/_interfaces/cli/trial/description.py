@@ -6,7 +6,8 @@ import shlex
 from typing import Any
 
 from core_sdk._ground.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
-from core_sdk._home import Home, open_view
+from core_sdk._home import Home, TrialFolder, open_view
+from core_sdk._home.attempts.ending import read_end
 from core_sdk._home.finding.facts import first_values
 from core_sdk._home.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow
 from core_sdk._interfaces.cli._messages import say
@@ -15,6 +16,7 @@ from core_sdk._interfaces.render.text import MOST_LISTED, format_size, format_ti
 from core_sdk.errors import RecordDamagedError
 
 _NUM_ALERTS = 10
+_NUM_LINES = 30
 
 
 def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str, object]]:
@@ -31,6 +33,7 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
     except RecordDamagedError as error:
         say(str(error))
         command = None
+    failure = _error_of(home.trial(trial_id)) if row.state == "ERROR" else None
     sizes = {found.file.name: found.file.size_bytes for found in media if not found.file.problem}
     value = fields_of(row) | {
         "summary": summary,
@@ -39,10 +42,16 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
         "media_size_bytes": sum(sizes.values()),
         "command": command.argv if command else None,
         "working_directory": command.cwd if command else None,
+        "error": failure,
     }
     media_size = {"Media": f"{len(sizes)} files, {format_size(sum(sizes.values()))}" if sizes else ""}
-    told = {"Alerts": [_alert(alert) for alert in alerts]}
+    told = {"Alerts": [_alert(alert) for alert in alerts], "Error": (failure or "").splitlines()[-_NUM_LINES:]}
     return value, _properties(row, command) | told | media_size | _figures(summary)
+
+
+def _error_of(folder: TrialFolder) -> str | None:
+    """Returns the error that the newest attempt has recorded, with its traceback; None if it has recorded none."""
+    return read_end(folder, None).error if folder.attempts() else None
 
 
 def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, object]:
