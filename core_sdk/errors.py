@@ -119,8 +119,7 @@ class HomeNotWritableError(HomeError):
         self.home = home
         self.reason = reason
         super().__init__(
-            f"cannot write to the home {home}: {reason}. Correct its permissions, or set CORE_SDK_HOME to another "
-            "directory."
+            f"cannot write to the home {home}: {reason}. Correct this, or set CORE_SDK_HOME to another directory."
         )
 
 
@@ -439,14 +438,18 @@ class StateMismatchError(CheckpointError):
 
 
 class NotEnoughSpaceError(CheckpointError):
-    def __init__(self, directory: Path, needed_bytes: int, free_bytes: int) -> None:
+    def __init__(self, directory: Path, needed_bytes: int, free_bytes: int, *, has_free_inodes: bool = True) -> None:
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
         self.directory = directory
-        super().__init__(
-            f"{directory} has {free_bytes:,} bytes free and the checkpoint needs {needed_bytes:,}. Nothing of it was "
-            "kept there. Free space, for example by `core-sdk checkpoint gc`, or choose another directory."
+        lack = (
+            f"has {free_bytes:,} bytes free and the checkpoint needs {needed_bytes:,}. Nothing of it was kept there. "
+            "Free space"
+            if has_free_inodes
+            else "has no inode free: its file system takes no more files. Nothing of the checkpoint was kept there. "
+            "Delete files"
         )
+        super().__init__(f"{directory} {lack}, for example by `core-sdk checkpoint gc`, or choose another directory.")
 
 
 class StorageError(CheckpointError):
@@ -455,8 +458,7 @@ class StorageError(CheckpointError):
     @classmethod
     def not_writable(cls, where: str, reason: str) -> StorageError:
         return cls(
-            f"checkpoints cannot be stored in {where}: {reason}. Choose another checkpoint_storage, or correct the "
-            "directory's permissions."
+            f"checkpoints cannot be stored in {where}: {reason}. Correct this, or choose another checkpoint_storage."
         )
 
     @classmethod

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from core_sdk._ground.descriptors import KeptDescriptor
+from core_sdk._ground.ownership import give_to_owner_of
 
 # C's `struct flock`: type, whence, start, length (0: all) and pid, which must be 0.
 _FLOCK = struct.Struct("hhqqi0q")
@@ -172,7 +173,9 @@ def file_lock(path: Path, timeout_s: float = -1) -> Iterator[None]:
     from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
     if not path.exists():
-        path.touch(mode=0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        give_to_owner_of(path.parent, path, descriptor)
+        os.close(descriptor)
     lock = FileLock(path, timeout=timeout_s, mode=0o600)
     with _naming_lack_of_locks(path):
         lock.acquire()
@@ -200,6 +203,8 @@ def _open_and_lock(path: Path, flags: int = os.O_RDWR | os.O_CREAT, *, is_shared
     while True:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         try:
+            if flags & os.O_CREAT:
+                give_to_owner_of(path.parent, path, descriptor)
             with _naming_lack_of_locks(path):
                 _lock(descriptor, is_shared)
             if _is_file_at(path, descriptor):

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote_from_bytes
 
+from core_sdk._ground.ownership import give_to_owner_of
+
 _FINGERPRINT_BYTES = 1024
 
 
@@ -48,6 +50,7 @@ def _write_aside(path: Path, content: bytes, *, overwrite: bool, is_durable: boo
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
+            give_to_owner_of(path.parent, temporary, descriptor)
             write_whole(descriptor, content)
             if is_durable:
                 os.fsync(descriptor)
@@ -67,12 +70,12 @@ def write_whole(descriptor: int, content: bytes) -> None:
         if os.write(descriptor, content) == len(content):
             return
     except OSError as error:
-        raise with_limit_named(error) from None
+        raise explained(error) from None
     # The kernel says why only when the rest is written, which would be torn from its beginning by a signal handler.
     limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     is_limited = limit_bytes != resource.RLIM_INFINITY and os.fstat(descriptor).st_size >= limit_bytes
     number = errno.EFBIG if is_limited else errno.ENOSPC
-    raise with_limit_named(OSError(number, os.strerror(number)))
+    raise explained(OSError(number, os.strerror(number)))
 
 
 def is_full(error: BaseException) -> bool:
@@ -80,13 +83,29 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def with_limit_named(error: OSError) -> OSError:
-    """Returns the error, with words of what to do if the process may not write files of that size."""
+def explained(error: OSError) -> OSError:
+    """Returns the error with better words, if its file may not be so large, or its file system takes no more files."""
     limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    if error.errno != errno.EFBIG or limit_bytes == resource.RLIM_INFINITY:
+    if error.errno == errno.EFBIG and limit_bytes != resource.RLIM_INFINITY:
+        words = (
+            f"this process may not write files above {limit_bytes:,} bytes: raise the limit (RLIMIT_FSIZE, `ulimit -f`)"
+        )
+    elif error.errno == errno.ENOSPC and error.filename is not None and not has_free_inodes(Path(str(error.filename))):
+        words = NO_INODES
+    else:
         return error
-    words = f"this process may not write files above {limit_bytes:,} bytes: raise the limit (RLIMIT_FSIZE, `ulimit -f`)"
-    return OSError(errno.EFBIG, words, error.filename)
+    return OSError(error.errno, words, error.filename)
+
+
+NO_INODES = "its file system has no inode free: delete files there, however small they are"
+
+
+def has_free_inodes(path: Path) -> bool:
+    """Returns whether a file can be made where `path` lies, as far as the number of files there is concerned."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    system = os.statvfs(path)
+    return system.f_favail > 0 or system.f_files == 0  # some file systems do not count
 
 
 def fsync_directory(directory: Path) -> None:
@@ -157,9 +176,9 @@ class NotRegularError(OSError):
 
 
 @contextlib.contextmanager
-def opened(path: Path | str, flags: int, *, under: int | None = None) -> Iterator[int]:
+def opened(path: Path | str, flags: int, *, under: int | None = None, mode: int = 0o777) -> Iterator[int]:
     """Yields a descriptor of `path`, or of `path` under the directory `under`. Read-only unless `flags` say more."""
-    descriptor = os.open(path, flags | os.O_CLOEXEC, dir_fd=under)
+    descriptor = os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=under)
     try:
         yield descriptor
     finally:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from core_sdk._ground.alive import file_lock
+from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.records import ModelRecord, ModelVersionRecord, check_name, from_json
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.folders._files import numbered_entries, read_file, write_file
@@ -82,7 +83,7 @@ class Registry:
                 metadata=dict(metadata),
                 labels=list(labels),
             )
-            self._path(record.model_id).parent.mkdir(mode=0o700)
+            make_directory(self._path(record.model_id).parent)
             write_file(self._path(record.model_id), record)
         return record
 
@@ -144,7 +145,7 @@ class Registry:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        self._directory.mkdir(mode=0o700, exist_ok=True)
+        make_directory(self._directory, exist_ok=True)
         with file_lock(self._directory / "models.lock"):
             yield
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import msgspec
 
 from core_sdk._distributed import DistributedContext
 from core_sdk._ground.environment import Environment, is_home_spooled, leave_job, use_run_info, use_trial_seed
+from core_sdk._ground.ownership import describe_foreign_owner
 from core_sdk._ground.records import AttemptStarted, ClusterInfo, TrialRecord
 from core_sdk._home import Home, TrialFolder
 from core_sdk._home.attempts.claiming import Attempt, claim_attempt, start_record
@@ -16,6 +18,8 @@ from core_sdk._home.attempts.definition import Definition
 from core_sdk._home.attempts.restarts import check_home, note_trial_of_launch
 from core_sdk._home.attempts.run_info import is_restart
 from core_sdk._home.journal import RankJournal, read_records
+
+logger = logging.getLogger("core_sdk.core")
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,10 @@ def open_home(distributed: DistributedContext, info: ClusterInfo | None) -> Home
 def _create_home(info: ClusterInfo | None) -> Path:
     root = Environment.read().home
     check_home(root, info)
-    return Home.create(root.absolute()).root  # the script may change its working directory
+    home = Home.create(root.absolute())  # the script may change its working directory
+    if words := describe_foreign_owner(home.root):
+        logger.warning("the home %s %s", home.root, words)
+    return home.root
 
 
 def claim_together(

@@ -79,6 +79,7 @@ def test_nobody_else_may_read_what_a_training_leaves(tmp_path: Path, open_umask:
         ["checkpoint", "gc", "--save-trial-best", "0", "--save-trial-latest", "1", "--yes"],
         ["trial", "resume", "1", "--again"],
         ["trial", "continue", "1"],
+        ["run", "--parent", "1", "--hypothesis", "none", "--", sys.executable, "train.py"],
         ["checkpoint", "list"],
     )
     for command in commands:
@@ -86,6 +87,7 @@ def test_nobody_else_may_read_what_a_training_leaves(tmp_path: Path, open_umask:
         assert done.status == 0, done.errors
 
     assert set(tmp_path.iterdir()) == {tmp_path / "train.py", home.root}
+    assert (home.runs / "3" / "sources.tar.gz").exists()
     for name in ("1.log", "tensorboard", "changes.journal", "1.run.json", "1.exit"):
         assert (home.runs / "1" / name).exists()
     assert readable_by_others(home.root) == []

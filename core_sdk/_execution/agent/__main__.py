@@ -31,6 +31,7 @@ from core_sdk._execution.agent._messages import (
 from core_sdk._execution.agent._plain_lines import PlainLines
 from core_sdk._execution.experiments.reviving import revive_master
 from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.ownership import give_to_owner_of
 from core_sdk._ground.records import Settled
 from core_sdk._ground.typed_lines import from_line, to_line
 from core_sdk._home.attempts.ending import end_attempt
@@ -91,6 +92,7 @@ class _AttemptCommand:
         self._screen = _outlet(descriptors.pop(0)) if order.screen else None
         self._showing = threading.Lock()
         log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        give_to_owner_of(Path(order.log).parent, Path(order.log), log)
         os.dup2(log, _STDERR)  # for a traceback, should we fail
         self._log = _outlet(log)
         self._reaping = threading.Lock()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from core_sdk._ground.files import write_whole
+from core_sdk._ground.ownership import give_to_owner_of
 from core_sdk._ground.records import Event
 from core_sdk._home.journal import encode_line, read_journal
 from core_sdk.errors import RecordDamagedError
@@ -23,6 +24,7 @@ class EventJournal:
         """Opens the file, or makes it if it is missing. Raises `OSError`, here and in `append`."""
         self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        give_to_owner_of(path.parent, path, self._descriptor)
         self._size_bytes = os.fstat(self._descriptor).st_size
         if self._size_bytes and os.pread(self._descriptor, 1, self._size_bytes - 1) != b"\n":
             self._cut_half_line()

@@ -27,7 +27,7 @@ from core_sdk._execution.experiments.following import FollowedExperiment
 from core_sdk._execution.experiments.protocol import Continue, Submit
 from core_sdk._ground.config import ExperimentConfig, Loaded, from_mapping, load, to_mapping, to_yaml
 from core_sdk._ground.environment import recorded_variables
-from core_sdk._ground.files import write_atomically
+from core_sdk._ground.files import explained, write_atomically
 from core_sdk._ground.records import ExperimentRecord, SearcherMetric, SubmissionRecord, from_json, to_json
 from core_sdk._home import open_view
 from core_sdk._home.attempts.command import script_name
@@ -277,7 +277,7 @@ def _writing(home: Home) -> Iterator[None]:
     except OSError as error:
         if error.filename is not None:
             raise  # the message names the file
-        raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
+        raise HomeNotWritableError(home.root, explained(error).strerror or str(error)) from error
 
 
 def _check_storage(home: Home, config: ExperimentConfig, source: str) -> None:

@@ -19,6 +19,7 @@ from core_sdk._ground.environment import (
     is_of_multiprocessing,
     main_script,
 )
+from core_sdk._ground.files import explained
 from core_sdk._ground.records import FORMAT, MAX_SEED, AttemptStarted, ClusterInfo, Ended, TrialRecord, generated_name
 from core_sdk._ground.version import __version__
 from core_sdk._home.attempts.command import command_here
@@ -95,7 +96,7 @@ def claim_attempt(
         starter = error.trial_id, max(home.trial(error.trial_id).attempts())
         return claim_attempt(home, place_in(told), definition, num_ranks, starter)
     except OSError as error:
-        raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
+        raise HomeNotWritableError(home.root, explained(error).strerror or str(error)) from error
     if not names_trial(info):
         note_trial_of_job(attempt.folder, definition.job)
     elif is_restart(info, attempt.folder.trial_id, attempt.number):

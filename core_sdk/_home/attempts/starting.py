@@ -19,6 +19,7 @@ import msgspec
 from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.environment import main_script, spool_variables
 from core_sdk._ground.environment.arguments import fill
+from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.records import (
     ClusterInfo,
     CommandRecord,
@@ -267,7 +268,7 @@ def claimed_elsewhere(
     if node:
         gpus = [name for name in slots.gpus if not name.isdecimal()]
         info = msgspec.structs.replace(info, container_rank=node, named_slot_ids=list(slots.ids), gpu_uuids=gpus)
-        own.path.mkdir(mode=0o700, exist_ok=True)
+        make_directory(own.path, exist_ok=True)
         own.write_run_info(attempt, info)
     try:
         lock = AliveLock(own.supervised_path(attempt))

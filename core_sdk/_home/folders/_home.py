@@ -14,7 +14,8 @@ from pathlib import Path
 import google_crc32c
 
 from core_sdk._ground.alive import AliveLock, once_free
-from core_sdk._ground.files import read_regular, write_atomically
+from core_sdk._ground.files import explained, read_regular, write_atomically
+from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.records import FORMAT, AdoptedRecord, ExperimentRecord, HomeRecord, JobRecord, check_name
 from core_sdk._ground.version import __version__
 from core_sdk._home.folders._experiment_folder import ExperimentFolder, experiment_ids, find_experiment, name_path
@@ -91,8 +92,9 @@ class Home:
         home = cls(root)
         try:
             home._check_format()
-            for directory in (root, home.runs, home.experiments, home.experiments / "names", home.checkpoints):
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for directory in (home.runs, home.experiments, home.experiments / "names", home.checkpoints):
+                make_directory(directory, exist_ok=True)
             record = root / "home.json"
             if not record.exists():
                 with contextlib.suppress(FileExistsError):
@@ -101,7 +103,7 @@ class Home:
             if not os.access(home.runs, os.W_OK | os.X_OK):
                 raise PermissionError("permission denied")
         except OSError as error:
-            raise HomeNotWritableError(root, error.strerror or str(error)) from error
+            raise HomeNotWritableError(root, explained(error).strerror or str(error)) from error
         return home
 
     @classmethod
@@ -258,12 +260,12 @@ class Home:
         number = max(numbered_entries(parent), default=0) + 1
         while True:
             try:
-                (parent / str(number)).mkdir(mode=0o700)
+                make_directory(parent / str(number))
                 return number
             except FileExistsError:
                 number += 1
             except OSError as error:
-                raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
+                raise HomeNotWritableError(self.root, explained(error).strerror or str(error)) from error
 
     def code_archive(self, sha256: str) -> Path:
         """Returns the path of the archive of an experiment's code."""
@@ -274,13 +276,13 @@ class Home:
         return read_file(self._job_path(name), JobRecord)
 
     def write_job(self, record: JobRecord) -> None:
-        self.jobs.mkdir(mode=0o700, exist_ok=True)
+        make_directory(self.jobs, exist_ok=True)
         write_file(self._job_path(record.job), record)
 
     @contextlib.contextmanager
     def lock_job(self, name: str) -> Iterator[None]:
         """Holds the lock of a job's record. Waits some seconds for another process, then raises `BlockingIOError`."""
-        self.jobs.mkdir(mode=0o700, exist_ok=True)
+        make_directory(self.jobs, exist_ok=True)
         lock = once_free(lambda: AliveLock(self._job_path(name).with_suffix(".lock")), _LOCK_WAIT_S)
         try:
             yield

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from core_sdk._ground.alive import file_lock, is_alive
 from core_sdk._ground.files import opened_regular, write_together, write_whole
+from core_sdk._ground.ownership import give_to_owner_of
 from core_sdk._ground.records import (
     MEDIA_DIRECTORY,
     WRITER_NAME,
@@ -306,6 +307,7 @@ def journal_name(attempt: int, source: Source = 0) -> str:
 def _append_line(path: Path, line: bytes) -> None:
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "a+b", buffering=0) as file:
+        give_to_owner_of(path.parent, path, file.fileno())
         end = file.seek(0, os.SEEK_END)
         if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
             line = b"\n" + line  # a writer died in the middle of its line

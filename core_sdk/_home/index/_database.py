@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 import msgspec
 
 from core_sdk._ground.alive import file_lock
+from core_sdk._ground.files import opened
+from core_sdk._ground.ownership import give_to_owner_of
 from core_sdk._home.index._holders import PATIENCE_S, Waiting
 from core_sdk._home.index._schema import REVISION, SCHEMA
 
@@ -108,7 +111,9 @@ class Database:
             message = "the index %s cannot be used (%s); it is built again from the journals"
             logger.warning(message, self._path, problem)
         remove(self._path)
-        self._path.touch(mode=0o600)  # SQLite would apply the umask; its journal gets the database's mode
+        # SQLite would apply the umask; its journal gets the database's mode, and its owner.
+        with opened(self._path, os.O_WRONLY | os.O_CREAT, mode=0o600) as descriptor:
+            give_to_owner_of(self._path.parent, self._path, descriptor)
         _create_tables(self._opened())
 
     def close(self) -> None:

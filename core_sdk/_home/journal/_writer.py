@@ -14,6 +14,7 @@ from pathlib import Path
 from core_sdk._ground.alive import AliveLock, once_free
 from core_sdk._ground.descriptors import KeptDescriptor
 from core_sdk._ground.files import fsync_directory, opened, opened_regular, write_atomically, write_whole
+from core_sdk._ground.ownership import give_to_owner_of, make_directory
 from core_sdk._ground.records import Dropped, Ended, Record
 from core_sdk._home.journal._journal import Journal
 from core_sdk._home.journal._line import encode_line
@@ -52,6 +53,7 @@ class JournalWriter(Journal):
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_NOFOLLOW if is_continued else os.O_EXCL)
         self._file = KeptDescriptor(os.open(path, flags, 0o600))
         self._descriptor = self._file.fileno()
+        give_to_owner_of(path.parent, path, self._descriptor)
         if is_continued:
             self._cut_half_line()
         fsync_directory(path.parent)
@@ -101,7 +103,7 @@ class JournalWriter(Journal):
         if _has_size(path, len(content)):
             return ""
         try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+            make_directory(path.parent, exist_ok=True)
             write_atomically(path, content, is_durable=False)
         except OSError as error:
             with self.lock:

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from core_sdk._ground.files import is_full, with_limit_named
+from core_sdk._ground.files import explained, has_free_inodes, is_full
 from core_sdk._home.storage._storage import Staging
 from core_sdk._home.storage._tree import file_sizes
 from core_sdk.errors import CheckpointError, CheckpointNotStoredError, NotEnoughSpaceError
@@ -30,7 +30,7 @@ def space_for(needed_bytes: int, directory: Path) -> Iterator[None]:
     except OSError as error:
         if not is_full(error):
             raise
-        raise NotEnoughSpaceError(directory, needed_bytes, shutil.disk_usage(directory).free) from error
+        raise not_enough_space(directory, needed_bytes) from error
 
 
 def explained_by_disk(error: Exception, staging: Staging, storage_id: str, needed_bytes: int) -> CheckpointError | None:
@@ -52,11 +52,17 @@ def explained_by_disk(error: Exception, staging: Staging, storage_id: str, neede
     limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     is_at_limit = limit_bytes != resource.RLIM_INFINITY and max(sizes, default=0) >= limit_bytes
     if is_at_limit or any(map(_is_too_large, causes)):
-        reason = with_limit_named(OSError(errno.EFBIG, os.strerror(errno.EFBIG))).strerror or ""
+        reason = explained(OSError(errno.EFBIG, os.strerror(errno.EFBIG))).strerror or ""
         return CheckpointNotStoredError(storage_id, str(staging.disk), reason)
     if free_bytes < _FULL_BYTES or any(map(is_full, causes)):
-        return NotEnoughSpaceError(staging.disk, max(needed_bytes, sum(sizes)), free_bytes)
+        return not_enough_space(staging.disk, max(needed_bytes, sum(sizes)))
     return None
+
+
+def not_enough_space(directory: Path, needed_bytes: int) -> NotEnoughSpaceError:
+    """Returns the error for a disk that has just refused a file."""
+    free_bytes = shutil.disk_usage(directory).free
+    return NotEnoughSpaceError(directory, needed_bytes, free_bytes, has_free_inodes=has_free_inodes(directory))
 
 
 def _is_too_large(error: BaseException) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from core_sdk._ground.alive import AliveLock, is_alive
 from core_sdk._ground.files import fsync_directory, is_full
+from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.records import MANIFEST_NAME
 from core_sdk._home.storage._tree import walk
 
@@ -36,7 +37,7 @@ class LockedDirectory:
         self.path = self.lock_path.with_suffix("")
         self._process = os.getpid()
         try:
-            self.path.mkdir()
+            make_directory(self.path, mode=0o777)
         except OSError:
             self.release()
             raise
@@ -102,7 +103,7 @@ class StagingArea:
     def _create(self) -> None:
         self.path.parent.mkdir(exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            self.path.mkdir()
+            make_directory(self.path, mode=0o777)
             # Every user who may write to the storage may stage checkpoints in it.
             self.path.chmod(self.path.parent.stat().st_mode & 0o7777)
         if self.path.is_symlink():

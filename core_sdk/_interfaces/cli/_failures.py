@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from core_sdk import errors
+from core_sdk._ground.files import explained
 from core_sdk._interfaces.cli._messages import say
 
 FAILURES = (
@@ -54,5 +55,6 @@ def _lines(error: BaseException) -> list[str]:
     if isinstance(error, errors.InvalidConfigError):
         return [str(problem) for problem in error.problems]
     if isinstance(error, OSError) and not isinstance(error, errors.CoreSDKError) and error.strerror:
-        return [error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"]
+        reason = explained(error).strerror or str(error)
+        return [reason if error.filename is None else f"{error.filename}: {reason}"]
     return [str(error)]

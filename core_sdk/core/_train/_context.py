@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from core_sdk._distributed import DistributedContext
+from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.pickling import OfOneProcess
 from core_sdk._ground.records import (
     MAX_DEPTH,
@@ -289,7 +290,7 @@ class TrainContext(OfOneProcess):
         is_manual = self._tensorboard_mode is TensorboardMode.MANUAL
         folder, rank = self._folder, self._distributed.rank
         path = folder.tensorboard_source_path(rank) if is_manual else folder.tensorboard_path
-        path.mkdir(mode=0o700, exist_ok=True)
+        make_directory(path, exist_ok=True)
         return path
 
     def _temporary_tensorboard_path(self) -> Path:

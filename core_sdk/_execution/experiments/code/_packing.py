@@ -19,6 +19,7 @@ from typing import IO
 from core_sdk._execution.experiments.code._selection import MAX_SIZE_BYTES, Entry, largest, select
 from core_sdk._execution.experiments.code._unpacking import check_archive
 from core_sdk._ground.files import fsync_directory
+from core_sdk._ground.ownership import give_to_owner_of, make_directory
 from core_sdk._home import Home
 from core_sdk.errors import CodeDamagedError, CodeDirectoryError, ExperimentError
 
@@ -67,12 +68,13 @@ def pack(
 
 
 def _store(path: Path, entries: Sequence[Entry], sha256: str) -> None:
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    make_directory(path.parent, exist_ok=True)
     _remove_abandoned(path.parent)
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            give_to_owner_of(path.parent, temporary, descriptor)
             with gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as compressed:
                 if _write_archive(entries, compressed) != sha256:
                     raise _changed(None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,7 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core_sdk._ground.files import fsync_directory, is_full, opened, with_limit_named
+from core_sdk._ground.files import explained, fsync_directory, is_full, opened
+from core_sdk._ground.ownership import give_to_owner_of, make_directory
 from core_sdk._ground.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest
 from core_sdk._home.storage._checksum import checksum
 from core_sdk._home.storage._manifest import completed
@@ -20,11 +20,11 @@ from core_sdk._home.storage._names import METADATA_NAME, RESERVED_NAMES
 from core_sdk._home.storage._no_follow import is_at, opened_directory, opened_parent, write_new
 from core_sdk._home.storage._open_files import flush_open_files, writable_mappings
 from core_sdk._home.storage._shard import Shard, ShardUnion
-from core_sdk._home.storage._space import space_for
+from core_sdk._home.storage._space import not_enough_space, space_for
 from core_sdk._home.storage._staging_area import LockedDirectory, StagingArea
 from core_sdk._home.storage._storage import Selector, Staging
 from core_sdk._home.storage._tree import file_sizes, source_tree, staged_tree, walk
-from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
+from core_sdk.errors import CheckpointNotStoredError
 
 # Fsyncs at the same time share the wait for the disk.
 _NUM_FSYNC_THREADS = 4
@@ -49,7 +49,7 @@ class DirectoryStaging(Staging):
         self.disk = self._root = root
         self._locked = locked
         self._storage_id = storage_id
-        self._fsyncs = _FsyncThreads()
+        self._fsyncs = _FsyncThreads(root)
         self._sealed: dict[str, tuple[_Stamp, FileEntry]] = {}
         """The metadata and checksum of each sealed file."""
         self._directories: list[str] = []
@@ -57,7 +57,7 @@ class DirectoryStaging(Staging):
         self._mapped_inodes: set[int] = set()
         self._is_cancelled = False
         try:
-            self.path.mkdir()
+            make_directory(self.path, mode=0o777)
             self._directory = os.open(self.path, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             locked.release()
@@ -212,9 +212,8 @@ class DirectoryStaging(Staging):
             yield
         except OSError as error:
             if is_full(error):
-                free_bytes = shutil.disk_usage(self._root).free
-                raise NotEnoughSpaceError(self._root, sum(file_sizes(self.path)), free_bytes) from error
-            raise self._failure(str(with_limit_named(error))) from error
+                raise not_enough_space(self._root, sum(file_sizes(self.path))) from error
+            raise self._failure(str(explained(error))) from error
 
 
 def _stamp(path: Path) -> _Stamp:
@@ -230,14 +229,15 @@ def _await_next_tick(mtime_ns: int) -> None:
 
 
 class _FsyncThreads:
-    """Fsyncs files and directories in threads while the caller goes on."""
+    """Fsyncs files and directories in threads while the caller goes on, and gives them to the owner of the storage."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._pool = ThreadPoolExecutor(_NUM_FSYNC_THREADS, thread_name_prefix="core-sdk-fsync")
         self._calls: list[Future[None]] = []
 
     def add(self, path: Path) -> None:
-        self._calls.append(self._pool.submit(_fsync, path))
+        self._calls.append(self._pool.submit(self._fsync, path))
 
     def wait(self) -> None:
         """Returns when all files are on disk. Raises the first `OSError`."""
@@ -248,7 +248,7 @@ class _FsyncThreads:
         """Drops the calls that have not begun. Does nothing the second time."""
         self._pool.shutdown(cancel_futures=True)
 
-
-def _fsync(path: Path) -> None:
-    with opened(path, os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
-        os.fsync(descriptor)
+    def _fsync(self, path: Path) -> None:
+        with opened(path, os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
+            give_to_owner_of(self._root, path, descriptor)
+            os.fsync(descriptor)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core_sdk._ground.alive import AliveLock, once_free
 from core_sdk._ground.environment import path_at_home
-from core_sdk._ground.files import file_url, fsync_directory, fsync_tree, write_atomically
+from core_sdk._ground.files import explained, file_url, fsync_directory, fsync_tree, write_atomically
 from core_sdk._ground.records import MANIFEST_NAME, Manifest, encode_manifest
 from core_sdk._home.storage._download import download
 from core_sdk._home.storage._manifest import without
@@ -54,7 +54,7 @@ class DirectoryStorage(Storage):
             # Really writes: permissions do not show that a file system is read-only or has no locks.
             self._area.new_directory().release()
         except OSError as error:
-            raise StorageError.not_writable(str(self.root), error.strerror or str(error)) from error
+            raise StorageError.not_writable(str(self.root), explained(error).strerror or str(error)) from error
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
         check_storage_id(storage_id)
@@ -66,7 +66,7 @@ class DirectoryStorage(Storage):
             )
             raise CheckpointNotStoredError(storage_id, str(self.root), gone) from error
         except OSError as error:
-            raise CheckpointNotStoredError(storage_id, str(self.root), str(error)) from error
+            raise CheckpointNotStoredError(storage_id, str(self.root), str(explained(error))) from error
 
     @contextlib.contextmanager
     def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:
