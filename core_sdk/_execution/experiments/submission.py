@@ -287,7 +287,8 @@ def _check_storage(home: Home, config: ExperimentConfig, source: str) -> None:
     try:
         check_storage(to_mapping(config).get("checkpoint_storage") or {}, home.checkpoints)
     except (ValueError, StorageError) as error:
-        raise InvalidConfigError([ConfigProblem(source, None, "checkpoint_storage", str(error))]) from None
+        problem = str(error).removeprefix("checkpoint_storage ")
+        raise InvalidConfigError([ConfigProblem(source, None, "checkpoint_storage", problem)]) from None
 
 
 def _withdraw(folder: ExperimentFolder) -> None:

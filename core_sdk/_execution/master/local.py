@@ -18,13 +18,17 @@ from core_sdk.errors import MasterRefusedError
 def local_master(home: Home, num_slots: int | None = None) -> Iterator[None]:
     """Carries out the home's experiments in a thread of this process, and answers calls like any other master.
 
-    After the block, running trials go on, and the next master finds them. Raises `MasterRefusedError` if the home
-    already has a master.
+    If the home has a master already, that one carries them out. After the block, running trials go on, and the next
+    master finds them. Raises `MasterRefusedError` if a master runs and `num_slots` are given.
     """
     try:
         master = Master(home, Machine.here(num_slots))
     except BlockingIOError as error:
-        raise MasterRefusedError("it runs already: leave out --local, or end it with `core-sdk master down`") from error
+        if num_slots is not None:
+            problem = "it runs already, with slots of its own: leave out --slots, or end it with `core-sdk master down`"
+            raise MasterRefusedError(problem) from error
+        yield
+        return
     dismiss_master(home.root)
     server = Server(home.root, master.answer)
     master.recover()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote_to_bytes, urlsplit
 
 from core_sdk._ground.environment import path_here, storage_deadline_s
@@ -27,7 +28,8 @@ _WHAT_TO_WRITE = (
 )
 
 
-class NamedBucket(NamedTuple):
+@dataclass(frozen=True)
+class NamedBucket:
     """A bucket that a configuration or a URL names."""
 
     kind: str
@@ -36,6 +38,16 @@ class NamedBucket(NamedTuple):
     options: Mapping[str, Any]
     """The arguments of its adapter. Credentials that they lack come from the environment."""
     temp_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for options that contradict each other. Asks no store."""
+        from core_sdk._home.storage.bucket import check_azure, check_s3  # a directory needs none of it
+
+        match self.kind:
+            case "s3":
+                check_s3(**self.options)
+            case "azure":
+                check_azure(**self.options)
 
 
 def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: Path) -> Storage:
@@ -166,9 +178,9 @@ def _bucket_by_config(kind: str, config: dict[str, str]) -> NamedBucket:
     temp_dir, prefix = config.pop("temp_dir", None), f"{path}/{config.pop('prefix', '')}"
     try:
         name, prefix = _checked_name(name), _checked_prefix(prefix)
+        return NamedBucket(kind, name, prefix, config, Path(temp_dir).expanduser() if temp_dir else None)
     except ValueError as error:
         raise ValueError(f"checkpoint_storage cannot be used: {error}") from error
-    return NamedBucket(kind, name, prefix, config, Path(temp_dir).expanduser() if temp_dir else None)
 
 
 def _checked_name(name: str) -> str:

@@ -67,15 +67,24 @@ def test_a_storage_that_cannot_be_written_to_is_refused(home: Home, tmp_path: Pa
         ("{type: gcs, bucket: data, prefix: a/../../b}", r"has '\.\.'"),
         ("{type: azure, container: data/../others}", r"has '\.\.'"),
         ("{type: gcs, bucket: data, prefixes: a}", "has prefixes, which this version cannot honour"),
+        ("{type: gcs, bucket: 5}", "bucket"),
+        ("{type: s3, bucket: data, access_key: k}", "only one of access_key and secret_key"),
+        ("{type: s3, bucket: data, endpoint_url: host}", "endpoint_url must be like"),
+        ("{type: azure, container: data, credential: k}", "a credential without account_url"),
+        ("{type: azure, container: data, connection_string: k, account_url: 'https://a.b'}", "one or the other"),
+        ("{type: azure, container: data, connection_string: k, credential: k}", "one or the other"),
+        ("{type: azure, container: data, account_url: a.b}", "account_url must be like"),
+        ("azure://data/own?account_url=a.b", "account_url must be like"),
         ("s3://data/../others", r"has '\.\.'"),
         ("s4://data/others", "it is not the URL of a storage"),
     ],
 )
 def test_a_bucket_that_no_trial_could_open_is_refused(home: Home, storage: str, words: str) -> None:
     """An impossible bucket configuration is refused at once; a possible one is accepted without asking the bucket."""
-    with pytest.raises(InvalidConfigError, match=rf"checkpoint_storage.*{words}"):
+    with pytest.raises(InvalidConfigError, match=rf"checkpoint_storage.*{words}") as caught:
         submit(home, f"{CONFIG}checkpoint_storage: {storage}\n", source="config.yaml")
 
+    assert str(caught.value).count("checkpoint_storage") == 1
     submit(home, f"{CONFIG}checkpoint_storage: s3://data/own\n", source="config.yaml", is_paused=True)
 
 

@@ -149,9 +149,9 @@ def test_a_path_may_hold_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("prefix", ["./foo/", "foo", "/foo//.", "foo/./"])
 def test_a_prefix_may_be_written_as_a_path(prefix: str, tmp_path: Path) -> None:
     """A prefix may be written like a path, but may not lead out of the bucket."""
-    config = {"type": "s3", "bucket": "bucket", "prefix": prefix, "access_key": "key"}
+    config = {"type": "s3", "bucket": "bucket", "prefix": prefix, "endpoint_url": "http://host"}
 
-    assert named_storage(config, tmp_path) == NamedBucket("s3", "bucket", "foo", {"access_key": "key"})
+    assert named_storage(config, tmp_path) == NamedBucket("s3", "bucket", "foo", {"endpoint_url": "http://host"})
     with pytest.raises(ValueError, match=r"has '\.\.'"):
         named_storage(config | {"prefix": f"{prefix}/../../a"}, tmp_path)
 

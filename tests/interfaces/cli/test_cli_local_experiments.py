@@ -44,15 +44,22 @@ def test_a_stop_pauses_a_local_experiment(start_cli: StartCli, home: Home, numbe
     assert len(list(home.checkpoints.glob("*/weights.bin"))) >= 1
 
 
-def test_a_home_has_one_master(tmp_path: Path, home: Home) -> None:
-    """--local and a second master are refused while the home has a master."""
+def test_a_master_that_runs_carries_out_local_experiments(tmp_path: Path, home: Home) -> None:
+    """A home has one master: --local and its test use the one that runs, and ask for no slots of their own."""
+    create = ("experiment", "create", "search.yaml", "model", "--local")
     with running_master(Home.create(home.root)):
-        ended = run_cli(tmp_path, "experiment", "create", "search.yaml", "model", "--local")
+        test = run_cli(tmp_path, *create, "--test", "--config", "data.endless=true")
+        left = home.experiment_ids()
+        ended = run_cli(tmp_path, *create)
+        refused = run_cli(tmp_path, *create, "--slots", "2")
         up = run_cli(tmp_path, "master", "up")
+        has_master = is_master_running(home.root)
 
-    assert (ended.status, up.status) == (2, 2)
-    assert "leave out --local" in ended.errors
-    assert home.experiment_ids() == []
+    assert (test.status, left) == (0, []), test.errors
+    assert ended.status == 0, ended.errors
+    assert ended.output.endswith("COMPLETED\n")
+    assert (refused.status, up.status, has_master) == (2, 2, True)
+    assert "leave out --slots" in refused.errors
 
 
 def test_a_local_test_leaves_nothing_behind(tmp_path: Path, home: Home) -> None:

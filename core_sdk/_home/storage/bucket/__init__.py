@@ -12,4 +12,5 @@ any checkpoint can be deleted, or fetched with the store's own tools, without re
 """
 
 from core_sdk._home.storage.bucket._limits import Limits
+from core_sdk._home.storage.bucket._settings import check_azure, check_s3
 from core_sdk._home.storage.bucket._storage import BucketStorage

@@ -56,7 +56,11 @@ def create(
     ] = None,
     max_code_size: Annotated[int, typer.Option(min=1, metavar="MIB", help="Refuse more code than this.")] = 1024,
     local: Annotated[
-        bool, typer.Option("--local", help="Run the experiment inside this command, without a master, to its end.")
+        bool,
+        typer.Option(
+            "--local",
+            help="Run the experiment inside this command, to its end. If the home has a master, that runs it.",
+        ),
     ] = False,
     slots: Annotated[
         int | None,
@@ -219,8 +223,7 @@ def _best_trial(home: Home, experiment_id: int) -> int:
 def _run_locally(home: Home, submit: Callable[[Home], Submitted], num_places: int | None, *, as_json: bool) -> int:
     """Runs one experiment to its end; returns the exit status.
 
-    Ctrl-C and SIGTERM pause it: its trials save their checkpoints and end. Raises `MasterError` if the home has a
-    master.
+    Ctrl-C and SIGTERM pause it: its trials save their checkpoints and end. Raises the errors of `local_master`.
     """
     from core_sdk._execution.master.local import local_master
 

@@ -52,7 +52,7 @@ def single_trial(text: str, source: str, overrides: Sequence[str], *, is_local: 
 def run_test(home: Home, submit: Callable[[Home], Submitted], *, is_local: bool, num_places: int | None) -> int:
     """Runs the trial until it has reported, stopped and resumed, and deletes it; returns the exit status.
 
-    With `is_local` no master runs in the background. Raises `MasterError` if the home already has one.
+    With `is_local` no master is started in the background. Raises the errors of `local_master`.
     """
     with local_master(home, num_places) if is_local else contextlib.nullcontext():
         return _run(home, submit(home))

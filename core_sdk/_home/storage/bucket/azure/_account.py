@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from core_sdk._ground.environment import AzureSettings
 from core_sdk._home.storage.bucket._secrets import check_address, hide_in_logs
+from core_sdk._home.storage.bucket._settings import EXAMPLE_ACCOUNT, check_azure
 from core_sdk._home.storage.bucket.azure._refusals import LOG_IN, refuse_foreign
 from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError, MissingDependencyError
 
@@ -22,7 +23,6 @@ _MOST_CONNECTIONS = 64
 # The library reads answers in pieces of this size.
 _PIECE_BYTES = 1 << 20
 _UNBOUNDED = 1 << 62
-_EXAMPLE = "https://ACCOUNT.blob.core.windows.net"
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,7 @@ class Account:
     credential: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.connection_string is not None and (self.url is not None or self.credential is not None):
-            raise ValueError("there is a connection_string and an account_url or credential: give one or the other")
-        if self.connection_string is None and self.url is None:
-            raise ValueError("there is a credential without account_url")
-        if self.url is not None:
-            check_address("account_url", self.url, _EXAMPLE)
+        check_azure(self.connection_string, self.url, self.credential)
 
     @classmethod
     def from_environment(cls, where: str, url: str | None = None) -> Account:
@@ -71,7 +66,7 @@ class Account:
             return self.url.rstrip("/")
         with _service(self, where, {}) as service:
             endpoint = str(service.url).partition("?")[0].rstrip("/")
-        check_address("account_url", endpoint, _EXAMPLE)
+        check_address("account_url", endpoint, EXAMPLE_ACCOUNT)
         return endpoint
 
     def connect(self, where: str, timeout_s: float) -> BlobServiceClient:

@@ -19,7 +19,7 @@ from core_sdk._home.storage.bucket._bucket import (
     hand_on,
 )
 from core_sdk._home.storage.bucket._refusals import FOREIGN_ANSWER
-from core_sdk._home.storage.bucket._secrets import check_address
+from core_sdk._home.storage.bucket._settings import check_s3
 from core_sdk._home.storage.bucket.s3._capabilities import crc32c_of
 from core_sdk._home.storage.bucket.s3._client import S3Client
 from core_sdk._home.storage.bucket.s3._refusals import S3
@@ -47,12 +47,10 @@ class S3Bucket(Bucket):
 
         Parts of large objects have at least `part_bytes`; S3 accepts no less than 5 MiB.
         """
-        if (access_key is None) != (secret_key is None):
-            raise ValueError("there is only one of access_key and secret_key: give both, or neither")
+        check_s3(access_key, secret_key, endpoint_url)
         prefix = prefix.strip("/")
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         if endpoint_url is not None:
-            check_address("endpoint_url", endpoint_url, "https://host or http://host:port")
             self.url += f"?endpoint_url={quote(endpoint_url, safe='')}"
         self._part_bytes = part_bytes
         self._client = S3Client(bucket, prefix, (access_key, secret_key), endpoint_url, timeout_s)
