@@ -9,23 +9,34 @@ _Value = TypeVar("_Value")
 
 
 class LRUCache(Generic[_Key, _Value]):
-    """Keeps the `max_values` values that were used last. Where threads share a cache, its owner has a lock for it."""
+    """Keeps the values that were used last, of `max_size` together: their number, unless they are given sizes.
 
-    def __init__(self, max_values: int) -> None:
-        self._max_values = max_values
-        self._values: dict[_Key, _Value] = {}
+    Where threads share a cache, its owner has a lock for it.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._size = 0
+        self._values: dict[_Key, tuple[_Value, int]] = {}
 
     def get(self, key: _Key) -> _Value | None:
-        value = self.pop(key)
-        return None if value is None else self.put(key, value)
+        found = self._values.pop(key, None)
+        if found is None:
+            return None
+        self._values[key] = found
+        return found[0]
 
-    def put(self, key: _Key, value: _Value) -> _Value:
+    def put(self, key: _Key, value: _Value, size: int = 1) -> _Value:
+        """Keeps the value, also if it alone is larger than the cache."""
         self.pop(key)
-        self._values[key] = value
-        if len(self._values) > self._max_values:
-            del self._values[next(iter(self._values))]
+        self._values[key] = value, size
+        self._size += size
+        while self._size > self._max_size and len(self._values) > 1:
+            self.pop(next(iter(self._values)))
         return value
 
     def pop(self, key: _Key) -> _Value | None:
         """Removes a value and returns it, or None if there is none."""
-        return self._values.pop(key, None)
+        value, size = self._values.pop(key, (None, 0))
+        self._size -= size
+        return value

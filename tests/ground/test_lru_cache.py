@@ -34,3 +34,17 @@ def test_a_value_that_was_removed_is_not_found_again() -> None:
     cache.put("a", 1)
 
     assert [cache.pop("a"), cache.pop("a"), cache.get("a")] == [1, None, None]
+
+
+def test_large_values_leave_less_room() -> None:
+    """Values of a size drop as many as they take the place of; one that is too large by itself is kept alone."""
+    cache = LRUCache[str, int](10)
+    for key in "abc":
+        cache.put(key, 1, size=3)
+
+    cache.put("d", 2, size=5)
+    kept = [cache.get(key) for key in "abcd"]
+    cache.put("e", 3, size=50)
+
+    assert kept == [None, None, 1, 2]
+    assert [cache.get(key) for key in "cde"] == [None, None, 3]

@@ -22,7 +22,7 @@ from core_sdk._home import Home, View, open_view
 from core_sdk._home.finding.facts import Facts, facts
 from core_sdk._home.logs.lines import LogFilter, LogLines, LogPage
 from core_sdk._home.media import HomeMedia
-from core_sdk._home.rows import Bins, ExperimentRow, Marks, Reading
+from core_sdk._home.rows import Bins, ExperimentRow, Marks, Outline, Reading
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.feed import Feed
 from core_sdk.errors import CoreSDKError, TrialNotFoundError
@@ -40,7 +40,10 @@ _GREATEST_AGE_S = 1.0
 _FULL_LOOK_S = 5.0
 """The time between looks at trials that have ended: they may be resumed, labelled or deleted."""
 _NUM_REMEMBERED = 16
-_NUM_ANSWERS = 48
+_ANSWERS_SIZE = 500_000
+"""The values in answers that are remembered, some 200 bytes each: the buckets of 100 trials in a dozen charts."""
+_LEAST_SIZE = 20
+"""The values that an answer counts for besides its own."""
 _NUM_SERIES = 2000
 """The answers about bins that are remembered: at most some 20 kB each, and often two for a series."""
 _NUM_CURVES = 200
@@ -93,7 +96,7 @@ class SharedView:
         self._had_master: bool | None = None
         self._marks = Marks({}, {})
         self._snapshot = Snapshot()
-        self._answers = _Answers(_NUM_ANSWERS)
+        self._answers = _Answers(_ANSWERS_SIZE)
         self._known_bins = _Answers(_NUM_SERIES)
         self._known_curves = LRUCache[Hashable, tuple[Sequence[Bins], GroupedCurve]](_NUM_CURVES)
         self._searcher_metrics: dict[int, tuple[str | None, SearcherMetric | None]] = {}
@@ -129,10 +132,21 @@ class SharedView:
         with self._lock:
             return question(self._view)
 
-    def ask_of_trial(self, trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
-        """Returns the answer as `ask` does, and remembers it for the same `key` until more is recorded of the trial."""
+    def ask_of_trial(
+        self, trial_id: int, key: Hashable, question: Callable[[View], _T], size: Callable[[_T], int]
+    ) -> _T:
+        """Returns the answer as `ask` does, and remembers it for the same `key` until more is recorded of the trial.
+
+        `size` returns the number of values in the answer, by which others are forgotten.
+        """
         self._look_if_old()
-        return self._remembered(self._answers, trial_id, key, question)
+        return self._remembered(self._answers, trial_id, key, question, lambda answer: _LEAST_SIZE + size(answer))
+
+    def outline(self, trial_id: int) -> Outline:
+        """Returns what the trial has reported, without the values. A trial may have 10^5 metrics."""
+        return self.ask_of_trial(
+            trial_id, "outline", lambda view: view.outline(trial_id), size=lambda outline: len(outline.ranks)
+        )
 
     def common_bins(self, trial_ids: Sequence[int], wanted: JoinedMetric) -> dict[int, Bins]:
         """Returns a metric of several trials in bins, and remembers each trial's bins until more is recorded of it."""
@@ -143,12 +157,20 @@ class SharedView:
         self._look_if_old()
         return read_common_bins(ask, trial_ids, wanted)
 
-    def _remembered(self, answers: _Answers, trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
+    def _remembered(
+        self,
+        answers: _Answers,
+        trial_id: int,
+        key: Hashable,
+        question: Callable[[View], _T],
+        size: Callable[[_T], int] = lambda _: 1,
+    ) -> _T:
         with self._lock:  # for one question at a time, so that others are answered in between
             mark = self._marks.trials.get(trial_id)
             known = answers.get((trial_id, key))
             if known is None or known[0] != mark:
-                known = answers.put((trial_id, key), (mark, question(self._view)))
+                found = question(self._view)
+                known = answers.put((trial_id, key), (mark, found), size(found))
             answer: _T = known[1]
             return answer
 

@@ -161,10 +161,10 @@ def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
 
     trial = visitor.question(f"/trials/{folder.trial_id}")
     assert trial["reporting_ranks"] == [0, 1]
-    assert [(one["name"], one["ranks"]) for one in trial["series"]] == [("loss", [0, 1]), ("accuracy", [1])]
-    assert [(one["name"], one["rank"], one["x"]) for one in shown] == [("loss", None, [1, 3]), ("accuracy", None, [2])]
-    assert [(one["name"], one["rank"], one["x"]) for one in of_1] == [("loss", 1, [2]), ("accuracy", 1, [2])]
-    assert [(one["name"], one["rank"]) for one in of_all] == [("loss", 0), ("loss", 1), ("accuracy", 1)]
+    assert [(one["name"], one["ranks"]) for one in trial["series"]] == [("accuracy", [1]), ("loss", [0, 1])]
+    assert [(one["name"], one["rank"], one["x"]) for one in shown] == [("accuracy", None, [2]), ("loss", None, [1, 3])]
+    assert [(one["name"], one["rank"], one["x"]) for one in of_1] == [("accuracy", 1, [2]), ("loss", 1, [2])]
+    assert [(one["name"], one["rank"]) for one in of_all] == [("accuracy", 1), ("loss", 0), ("loss", 1)]
     assert [len(one["x"]) for one in by_time] == [1, 1]
     assert visitor.get(target_of(question, rank="-1")).problem == "bad_parameter"
     assert visitor.get(target_of(question, rank="a b")).problem == "bad_parameter"

@@ -84,7 +84,9 @@ def media(shared: SharedView, trial_id: Id, query: MediaQuery) -> MediaAnswer:
         return _answer(view.media(trial_id, rank=query.rank and source_named(query.rank), superseded=query.superseded))
 
     version = shared.media.look(trial_id)  # it may take long, so it holds up no other question
-    return shared.ask_of_trial(trial_id, ("media", query, version), read)
+    return shared.ask_of_trial(
+        trial_id, ("media", query, version), read, size=lambda answer: sum(len(one.items) for one in answer.series)
+    )
 
 
 def media_file(shared: SharedView, trial_id: Id, file_name: FileName) -> Response:

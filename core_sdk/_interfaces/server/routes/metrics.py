@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -14,9 +14,11 @@ from core_sdk._analysis.charts.formula import Formula, FormulaError, formula_cur
 from core_sdk._analysis.charts.horizontal_axis import Series, origin
 from core_sdk._ground.records import MAX_INT, Metric, Source
 from core_sdk._home import View
-from core_sdk._home.rows import AlertRow, source_named
+from core_sdk._home.finding.facts import Facts
+from core_sdk._home.finding.groups import metric_names
+from core_sdk._home.rows import AlertRow, Outline, source_named
 from core_sdk._interfaces.server.errors import Problem, refusal_of
-from core_sdk._interfaces.server.route import AnyRank, Id, Names, Query, Text
+from core_sdk._interfaces.server.route import AnyRank, Cursor, Id, Names, Query, RankOrWriter, Text, page_of
 from core_sdk._interfaces.server.shared_view import SharedView
 
 _MAX_SERIES = 64
@@ -50,6 +52,15 @@ class MetricsQuery(Query, frozen=True):
     rank: AnyRank | None = None
     """The rank whose reports are given. `all` gives each rank's, in curves of their own. By default each metric is that
     of the lowest rank that reports it."""
+
+
+class MetricNamesQuery(Query, frozen=True, kw_only=True):
+    trials: Annotated[tuple[Id, ...], msgspec.Meta(min_length=1, max_length=1000)]
+    rank: RankOrWriter | None = None
+    """The rank that has reported them."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1000
+    cursor: Cursor = 0
+    """`next` of the page before."""
 
 
 class FormulaQuery(Query, frozen=True):
@@ -104,6 +115,15 @@ class MetricsAnswer(msgspec.Struct, frozen=True):
     """Series that are left out since an answer has at most 64: ask for them by name."""
 
 
+class MetricNamesAnswer(msgspec.Struct, frozen=True):
+    names: list[str]
+    """Each as `group.name`: of validations first, then of training; of a group, those first that most trials have."""
+    num_found: int
+    """The number in all pages."""
+    next: int | None
+    """The cursor of the next page; null on the last."""
+
+
 class FormulaAnswer(msgspec.Struct, frozen=True):
     problem: Problem | None
     """What is wrong with the formula, and where."""
@@ -126,11 +146,29 @@ class _Whole:
     alerts: list[AlertRow]
     num_left_out: int
 
+    @property
+    def num_buckets(self) -> int:
+        return sum(len(one.buckets) for one in self.curves)
+
+
+def metric_names_of(shared: SharedView, query: MetricNamesQuery) -> MetricNamesAnswer:
+    """Returns the names of the metrics of some trials."""
+    found = metric_names(shared.chosen_trials(query.trials))
+    if query.rank:
+        rank = source_named(query.rank)
+        ranks = (shared.outline(trial_id).ranks for trial_id in query.trials)
+        reported = {".".join(metric) for of_trial in ranks for metric, by in of_trial.items() if rank in by}
+        found = [name for name in found if name in reported]
+    page, cursor = page_of(found, query.cursor, query.limit)
+    return MetricNamesAnswer(page, len(found), cursor)
+
 
 def metrics(shared: SharedView, trial_id: Id, query: MetricsQuery) -> MetricsAnswer:
     """Returns the curves of a trial's metrics."""
     asked = msgspec.structs.replace(query, finer_from=None, finer_to=None)
-    whole = shared.ask_of_trial(trial_id, asked, partial(_read, trial_id, asked))
+    (one,) = shared.chosen_trials([trial_id])
+    read = partial(_read, one, shared.outline(trial_id), asked)
+    whole = shared.ask_of_trial(trial_id, asked, read, size=lambda whole: whole.num_buckets)
     curves = whole.curves if asked == query else shared.ask(partial(_finer, trial_id, whole.curves, query))
     if whole.formula is not None:
         curves = formula_curves(curves, whole.formula)
@@ -144,11 +182,13 @@ def metrics(shared: SharedView, trial_id: Id, query: MetricsQuery) -> MetricsAns
     )
 
 
-def _read(trial_id: int, query: MetricsQuery, view: View) -> _Whole:
-    trial, outline = view.trial(trial_id), view.outline(trial_id)
-    figures = view.figures([trial_id]).get(trial_id, {})
+def _read(one: Facts, outline: Outline, query: MetricsQuery, view: View) -> _Whole:
+    trial_id = one.row.trial_id
     chosen = [
-        (group, name) for group, of_group in figures.items() for name in of_group if _is_asked(query, group, name)
+        (group, name)
+        for group, of_group in one.figures.items()
+        if query.group in ("", group)
+        for name in (_named(group, of_group, query.names) if query.names else of_group)
     ]
     formula = None
     if query.formula:
@@ -157,7 +197,7 @@ def _read(trial_id: int, query: MetricsQuery, view: View) -> _Whole:
     rank = query.rank and source_named(query.rank)
     ranks: Sequence[Source | None] = outline.reporting_ranks if rank == "all" else [rank]
     shown = chosen[: max(1, _MAX_SERIES // max(1, len(ranks)))]
-    attempts = [None, *range(1, trial.num_attempts + 1)] if query.superseded else [None]
+    attempts = [None, *range(1, one.row.num_attempts + 1)] if query.superseded else [None]
     series = (Series(trial_id, *pair, of, attempt) for attempt in attempts for pair in shown for of in ranks)
     within = _within(query.first, query.last)
     curves = read_curves(view, series, query.x, query.buckets, within)
@@ -184,9 +224,10 @@ def formula(shared: SharedView, query: FormulaQuery) -> FormulaAnswer:
     return FormulaAnswer(None)
 
 
-def _is_asked(query: MetricsQuery, group: str, name: str) -> bool:
-    names = query.names
-    return query.group in ("", group) and (not names or name in names or f"{group}.{name}" in names)
+def _named(group: str, of_group: Mapping[str, object], names: Sequence[str]) -> Iterable[str]:
+    """Returns the metrics of a group that are named, with or without their group. A group may have 10^5 others."""
+    given = (one for name in names for one in (name, name.removeprefix(f"{group}.")))
+    return dict.fromkeys(one for one in given if one in of_group)
 
 
 def _within(first: int | None, last: int | None) -> tuple[int, int] | None:
@@ -245,4 +286,4 @@ def system(shared: SharedView, trial_id: Id, query: SystemQuery) -> SystemAnswer
             curves.append(_curve(PlacedCurve(series, buckets, [bucket.last_steps / 1000 for bucket in buckets])))
         return SystemAnswer(curves, max(0, len(known) - _MAX_SERIES))
 
-    return shared.ask_of_trial(trial_id, query, read)
+    return shared.ask_of_trial(trial_id, query, read, size=lambda answer: sum(len(one.x) for one in answer.curves))

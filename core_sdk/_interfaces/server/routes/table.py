@@ -28,6 +28,7 @@ ROUTES = (
     Route("/trials/{trial_id}/attempts", trials.attempts),
     Route("/trials/{trial_id}/metrics", metrics.metrics),
     Route("/trials/{trial_id}/system", metrics.system),
+    Route("/metrics", metrics.metric_names_of),
     Route("/formula", metrics.formula),
     Route("/trials/{trial_id}/logs", logs.logs),
     Route("/trials/{trial_id}/media", media.media),

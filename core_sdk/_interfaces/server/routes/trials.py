@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -71,15 +71,9 @@ class AttemptsAnswer(msgspec.Struct, frozen=True):
 def trial(shared: SharedView, trial_id: Id, query: TrialQuery) -> TrialAnswer:
     """Returns the record of a trial, and the names of its metrics."""
 
-    def read(view: Any) -> tuple[Any, ...]:
-        return (
-            view.trial(trial_id),
-            view.figures([trial_id]).get(trial_id, {}),
-            view.outline(trial_id),
-            view.alerts(trial_id)[-_MAX_ALERTS:],
-        )
-
-    row, figures, outline, alerts = shared.ask(read)
+    (one,) = shared.chosen_trials([trial_id])
+    figures, outline = one.figures, shared.outline(trial_id)
+    row, alerts = shared.ask(lambda view: (view.trial(trial_id), view.alerts(trial_id)[-_MAX_ALERTS:]))
     known = [(group, name) for group, of_group in figures.items() for name in of_group]
     text, names = query.search.casefold(), set(query.names)
     fitting = [one for one in known if text in ".".join(one).casefold()]
