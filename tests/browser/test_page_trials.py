@@ -89,7 +89,7 @@ def test_a_trial_is_named_and_noted(own_site: Site, open_view: OpenView) -> None
 
 def test_a_spike_of_one_point_is_drawn(site: Site, open_view: OpenView) -> None:
     """A spike of a single point is drawn."""
-    page = open_view(site, "trials/25?superseded=0")
+    page = open_view(site, "trials/25?superseded=0&metrics=training.loss")
     expect(page.locator(".chart canvas").first).to_be_visible()
 
     count_columns = """() => {

@@ -161,7 +161,7 @@ def test_a_chart_has_settings_of_its_own(sweep: Site, open_view: OpenView, view:
 def test_charts_are_arranged(sweep: Site, open_view: OpenView) -> None:
     """Charts can be pinned, moved, enlarged and hidden, and saved views keep the arrangement."""
     page = open_view(sweep, "runs?view=charts")
-    expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
+    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
 
     choose(page, "training.tokens", "Pin")
     choose(page, "training.accuracy", "Pin")
@@ -256,9 +256,9 @@ def test_charts_are_split_by_a_value(sweep: Site, open_view: OpenView) -> None:
 def test_charts_whose_data_is_known_already_are_arranged_like_the_last_ones(sweep: Site, open_view: OpenView) -> None:
     """An arrangement of charts also applies to charts that are drawn from known data."""
     page = open_view(sweep, "compare?trials=1,2")
-    expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
+    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
     page.goto(sweep.address("compare?trials=1,2,3"))
-    expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
+    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
     choose(page, "training.accuracy", "Pin")
 
     for view in ("compare?trials=1,2", "trials/1"):
@@ -271,7 +271,7 @@ def test_a_link_that_somebody_has_spoilt_shows_the_charts(sweep: Site, open_view
     """A link with an invalid arrangement shows the default charts."""
     page = open_view(sweep, f"runs?view=charts&panels={panels}")
 
-    expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
+    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
 
 
 def test_alerts_are_marks_in_a_comparison(tmp_path: Path, open_view: OpenView) -> None:

@@ -29,10 +29,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     yield counts
 
 
+def layers(number: int) -> dict[str, Any]:
+    return {f"layer{index}": 1.0 for index in range(number)}
+
+
 def test_the_names_are_those_of_the_trials_that_are_asked_for(home: Home) -> None:
     """However many another trial has; those of validations come first, and then those that most trials have."""
     other, one, two = (new_trial(home) for _ in range(3))
-    record(other, report(1, **{f"layer{index}": 1.0 for index in range(2000)}))
+    record(other, report(1, **layers(2000)))
     record(one, report(1, loss=1.0, lr=0.1), report(1, "validation", accuracy=0.5))
     record(two, report(1, lr=0.1))
     visitor = Visitor(home)
@@ -75,7 +79,7 @@ def test_the_names_of_a_rank_are_those_that_it_has_reported(home: Home) -> None:
 def test_a_question_about_one_metric_does_not_read_all_others(home: Home, asked: Counter[str]) -> None:
     """The names and figures of a trial are read once, as long as nothing more is recorded of it."""
     folder = new_trial(home)
-    record(folder, report(1, **{f"layer{index}": 1.0 for index in range(3000)}))
+    record(folder, report(1, **layers(3000)))
     visitor = Visitor(home)
     asked.clear()
 

@@ -23,6 +23,7 @@ import { grouped } from "./grouping.js";
 import { SavedViews } from "./saved-views.js";
 import { SelectionBar } from "./selection.js";
 import { useTrials } from "./trials.js";
+import { useMetricNames } from "../workspace/metric-names.js";
 import { Eye, EyeButton, useWorkspace, WorkspaceCharts, WorkspaceTools } from "../workspace/workspace.js";
 import { withText } from "../../parts/field.js";
 /** @import { Column } from "../../parts/grid.js" */
@@ -106,6 +107,7 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
     [groupNames.join("\n"), aggregated.join("\n"), ranking, folded, trials.answer],
   );
   const workspace = useWorkspace(hasCharts && question ? question : null, columnsAnswer.value, groups);
+  const metrics = useMetricNames(useMemo(() => workspace.subjects.flatMap(({ ids }) => ids), [workspace.subjects]));
   const subjectOf = useMemo(() => new Map(workspace.subjects.flatMap(({ key, ids }) => ids.map((id) => [String(id), key]))), [workspace.subjects]);
   const keyOfSubject = (/** @type {Run | RunGroup} */ item) => ("ids" in item ? item.key : (subjectOf.get(item.key) ?? item.key));
   const eyeOf = (/** @type {Run | RunGroup} */ item) =>
@@ -168,7 +170,7 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
       <button onClick=${() => setIsChoosingColumns(true)}>Columns</button>
       <${Menu} label="More of the table" text="⋯" items=${more} kind="" />
       <//>
-      ${hasCharts && trials.total > 0 && columnsAnswer.value && html`<${WorkspaceTools} workspace=${workspace} columns=${columnsAnswer.value} />`}
+      ${hasCharts && trials.total > 0 && columnsAnswer.value && html`<${WorkspaceTools} workspace=${workspace} columns=${columnsAnswer.value} metrics=${metrics} />`}
       <span class="spread"></span>
       <span class="soft number" role="status">
         ${trials.total >= 0 && !trials.isOutdated && counted(trials.total, "trial")}${trials.isOutdated && "loading …"}${!trials.isOutdated && isFiltered && !experiment && !members && trials.answer ? ` of ${trials.answer.num_trials.toLocaleString("en-US")}` : ""}
@@ -203,7 +205,7 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
               onKey=${onKey}
               onPoint=${hasCharts ? (/** @type {Run | RunGroup | null} */ item) => highlight(item && keyOfSubject(item)) : undefined}
             />
-            ${hasCharts && columnsAnswer.value && html`<${WorkspaceCharts} workspace=${workspace} columns=${columnsAnswer.value} ranking=${ranking} />`}
+            ${hasCharts && html`<${WorkspaceCharts} workspace=${workspace} metrics=${metrics} ranking=${ranking} />`}
           </div>`
     }
     ${

@@ -1,6 +1,6 @@
 /** The window with the settings of one chart. */
 
-import { html, useState } from "../../preact.js";
+import { html, useEffect, useState } from "../../preact.js";
 import { Select } from "../../parts/choice.js";
 import { Dialog } from "../../parts/dialog.js";
 import { withText } from "../../parts/field.js";
@@ -8,7 +8,11 @@ import { address } from "../../state/api.js";
 import { once, useAnswer } from "../../state/answers.js";
 import { Place } from "../runs/filter.js";
 import { matcher, metricsOf } from "./panels.js";
+/** @import { MetricNames } from "./metric-names.js" */
 /** @import { Panel } from "./panels.js" */
+
+/** The largest number of metrics that are listed to choose from. */
+const MOST_LISTED = 200;
 
 const SCALES = [
   ["", "as in the view"],
@@ -16,14 +20,16 @@ const SCALES = [
   ["1", "logarithmic"],
 ];
 
-/** @param {{panel: Panel, metrics: string[], onSave: (panel: Panel) => void, onClose: () => void}} props */
-export function PanelDialog({ panel, metrics, onSave, onClose }) {
+/** @param {{panel: Panel, metrics: MetricNames, onSave: (panel: Panel) => void, onClose: () => void}} props */
+export function PanelDialog({ panel, metrics: { names: metrics, choices, readAll }, onSave, onClose }) {
+  useEffect(readAll, []);
   const [draft, setDraft] = useState(panel);
   const [ends, setEnds] = useState(panel.y.map((end) => (end === null ? "" : String(end))));
   const [search, setSearch] = useState("");
   const change = (/** @type {Partial<Panel>} */ next) => setDraft({ ...draft, ...next });
   const set = (/** @type {"title" | "re" | "formula" | "note" | "x" | "logx" | "log"} */ name) => (/** @type {string} */ value) =>
     change({ [name]: value });
+  const listed = metrics.filter(matcher(search));
   const numMatches = draft.re === "" ? 0 : metrics.filter(matcher(draft.re)).length;
   const names = metricsOf(draft, metrics);
   const checked = useAnswer(draft.formula ? address(["formula"], { formula: draft.formula, metrics: names }) : null, { ...once, about: "formula" });
@@ -44,7 +50,7 @@ export function PanelDialog({ panel, metrics, onSave, onClose }) {
         </label>
         <input type="search" placeholder="Find metrics" aria-label="Find metrics to choose" value=${search} onInput=${withText(setSearch)} />
         <ul class="column-list short" aria-label="Metrics">
-          ${metrics.filter(matcher(search)).map(
+          ${listed.slice(0, MOST_LISTED).map(
             (name) => html`
               <li key=${name}>
                 <label><input type="checkbox" checked=${draft.of.includes(name)} onChange=${() => change({ of: draft.of.includes(name) ? draft.of.filter((one) => one !== name) : [...draft.of, name] })} />${name}</label>
@@ -52,13 +58,14 @@ export function PanelDialog({ panel, metrics, onSave, onClose }) {
             `,
           )}
         </ul>
+        ${listed.length > MOST_LISTED && html`<p class="soft">There are ${(listed.length - MOST_LISTED).toLocaleString("en-US")} more: write a part of the name.</p>`}
         <label class="field">
           <span>Formula, in the place of metrics</span>
           <input type="text" class=${`mono ${problem ? "wrong" : ""}`} placeholder="validation.loss - training.loss" aria-invalid=${problem !== null} spellcheck=${false} value=${draft.formula} onInput=${withText((text) => change({ formula: text.trim() === "" ? "" : text }))} />
         </label>
         ${problem && html`<div class="formula-problem" role="status"><${Place} text=${draft.formula} place=${problem.place} />${problem.message}</div>`}
         <div class="row">
-          <${Select} label="Horizontal axis" values=${[["", "as in the view"], ...["steps", "time", "epochs", ...metrics].map((name) => [name, name])]} value=${draft.x} onChange=${set("x")} />
+          <${Select} label="Horizontal axis" values=${[["", "as in the view"], ...["steps", "time", "epochs", ...choices].map((name) => [name, name])]} value=${draft.x} onChange=${set("x")} />
           <${Select} label="Its scale" values=${SCALES} value=${draft.logx} onChange=${set("logx")} />
           <${Select} label="Vertical scale" values=${SCALES} value=${draft.log} onChange=${set("log")} />
         </div>

@@ -4,12 +4,12 @@ import { html, useEffect, useMemo, useRef, useState } from "../../preact.js";
 import { useChartSettings } from "../../charts/settings.js";
 import { Choice } from "../../parts/choice.js";
 import { withText } from "../../parts/field.js";
-import { Empty } from "../../parts/states.js";
-import { counted } from "../../parts/text.js";
+import { Empty, Loading, Remark } from "../../parts/states.js";
+import { counted, firstOf } from "../../parts/text.js";
 import { useSetting } from "../../state/place.js";
 import { PanelDialog } from "./panel-dialog.js";
 import {
-  hasNamesake,
+  haveNamesakes,
   metricsOf,
   neighbour,
   newId,
@@ -25,6 +25,7 @@ import {
 /** @import { ChartSettings } from "../../charts/settings.js" */
 /** @import { MenuItem } from "../../parts/menu.js" */
 /** @import { Limits } from "../../charts/curves.js" */
+/** @import { MetricNames } from "./metric-names.js" */
 /** @import { Panel, Section } from "./panels.js" */
 
 const NUM_CHARTS = 24;
@@ -52,12 +53,10 @@ function usePanels() {
 /** Whether charts are in groups, or each has the metrics of one name. */
 const useOrder = () => useSetting("by", "group");
 
-/** Chooses whether the metrics of one name share a chart. @param {{metrics: string[]}} props */
-export function OrderChoice({ metrics }) {
+/** Chooses whether the metrics of one name share a chart. @param {{metrics: MetricNames}} props */
+export function OrderChoice({ metrics: { names } }) {
   const [order, setOrder] = useOrder();
-  return (
-    metrics.some((metric) => hasNamesake(metric, metrics)) && html`<${Choice} label="Charts" values=${ORDERS} value=${order} onChange=${setOrder} />`
-  );
+  return haveNamesakes(names) && html`<${Choice} label="Charts" values=${ORDERS} value=${order} onChange=${setOrder} />`;
 }
 
 /** Finds metrics. */
@@ -66,7 +65,7 @@ export function MetricSearch() {
   return html`<input type="search" class="search" placeholder="Find metrics: loss|acc" title="A part of a name, or a regular expression" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />`;
 }
 
-/** Adds charts, and shows hidden ones again. @param {{metrics: string[]}} props */
+/** Adds charts, and shows hidden ones again. @param {{metrics: MetricNames}} props */
 export function PanelTools({ metrics }) {
   const [panels, setPanels] = usePanels();
   const [isAdding, setIsAdding] = useState(false);
@@ -82,17 +81,22 @@ export function PanelTools({ metrics }) {
   `;
 }
 
-/** @param {{metrics: string[], first?: string, draw: Draw}} props Of the metrics, `first` comes first. */
+/** @param {{metrics: MetricNames, first?: string, draw: Draw}} props Of the metrics, `first` comes first. */
 export function PanelGrid({ metrics, first = "", draw }) {
+  const { names, numFound, isLoading } = metrics;
   const [panels] = usePanels();
   const [search] = useSetting("metrics");
   const [order] = useOrder();
-  const sections = useMemo(() => sectionsOf(panels, metrics, search, first, order === "name"), [panels, metrics.join("\n"), search, first, order]);
-  if (sections.length === 0) return html`<${Empty} title=${metrics.length ? "No metric has such a name." : "No trial has reported a metric."} />`;
-  return sections.map((section) => html`<${PanelSection} key=${section.title} section=${section} metrics=${metrics} draw=${draw} />`);
+  const sections = useMemo(() => sectionsOf(panels, names, search, first, order === "name"), [panels, names, search, first, order]);
+  if (isLoading) return html`<${Loading} what="the names of metrics" />`;
+  return html`
+    ${numFound > names.length && html`<${Remark}>There are charts of the first ${firstOf(names.length, numFound)} metrics. The search looks through ${search ? "these" : "more"}.<//>`}
+    ${sections.length === 0 && html`<${Empty} title=${names.length ? "No metric has such a name." : "No trial has reported a metric."} />`}
+    ${sections.map((section) => html`<${PanelSection} key=${section.title} section=${section} metrics=${metrics} draw=${draw} />`)}
+  `;
 }
 
-/** @param {{section: Section, metrics: string[], draw: Draw}} props */
+/** @param {{section: Section, metrics: MetricNames, draw: Draw}} props */
 function PanelSection({ section: { title, panels }, metrics, draw }) {
   const [numShown, setNumShown] = useState(NUM_CHARTS);
   const numMore = Math.min(NUM_CHARTS, panels.length - numShown);
@@ -107,7 +111,7 @@ function PanelSection({ section: { title, panels }, metrics, draw }) {
   `;
 }
 
-/** @param {{panel: Panel, metrics: string[], isPinned: boolean, draw: Draw}} props */
+/** @param {{panel: Panel, metrics: MetricNames, isPinned: boolean, draw: Draw}} props */
 function Framed({ panel, metrics, isPinned, draw }) {
   const { id } = panel;
   const [panels, setPanels] = usePanels();
@@ -115,7 +119,7 @@ function Framed({ panel, metrics, isPinned, draw }) {
   const [ownZoom, setOwnZoom] = useState(/** @type {ChartSettings["zoom"]} */ (null));
   const settings = useChartSettings();
   const [box, isInView] = useIsInView();
-  const names = metricsOf(panel, metrics);
+  const names = metricsOf(panel, metrics.names);
   const title = panel.title || panel.formula || (panel.re ? `/${panel.re}/` : names.join(", "));
   const change = (/** @type {Partial<Panel>} */ next) => setPanels(withChange(panels, id, next));
   const step = (/** @type {number} */ by) => setPanels(withMove(panels, id, neighbour(panels, id, by) ?? id));

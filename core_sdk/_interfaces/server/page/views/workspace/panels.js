@@ -112,14 +112,17 @@ export function sectionsOf(panels, metrics, search, first, isByName) {
   const known = new Map(panels.map((panel) => [panel.id, panel]));
   const isFirst = (/** @type {string} */ metric) => metric === first;
   const drawn = metrics.filter((metric) => search !== "" || !isCount(metric));
+  const hasNamesake = isByName ? namesakesIn(metrics) : () => false;
   const ordered = [...drawn.filter(isFirst), ...drawn.filter((metric) => !isFirst(metric))];
-  const ids = ordered.filter(fits).map((metric) => (isByName && hasNamesake(metric, metrics) ? `*${endOf(metric)}` : metric));
+  const ids = ordered.filter(fits).map((metric) => (hasNamesake(metric) ? `*${endOf(metric)}` : metric));
   const shown = [...new Set(ids)].map((id) => known.get(id) ?? standardPanel(id));
   /** @type {Map<string, Panel[]>} */
   const groups = new Map();
   for (const panel of shown.filter(({ pin, off }) => !pin && !off)) {
     const group = isByName ? "Metrics" : panel.id.split(".")[0];
-    groups.set(group, [...(groups.get(group) ?? []), panel]);
+    const members = groups.get(group);
+    if (members) members.push(panel);
+    else groups.set(group, [panel]);
   }
   const pinned = panels.filter((panel) => panel.pin && !panel.off && metricsOf(panel, metrics).some((metric) => fits(metric) || fits(panel.title)));
   const sections = [{ title: PINNED, panels: pinned }, ...[...groups].map(([title, members]) => ({ title, panels: members }))];
@@ -136,8 +139,16 @@ export function metricsOf({ of, re, formula }, metrics) {
 /** The name of a metric with the dot before it, without its group. @param {string} metric */
 const endOf = (metric) => metric.replace(/^[^.]*/, "");
 
-/** Returns whether another group has a metric of this name. @param {string} metric @param {string[]} metrics */
-export const hasNamesake = (metric, metrics) => metrics.some((other) => other !== metric && endOf(other) === endOf(metric));
+/** Returns a test of whether another group has a metric of the same name. @param {string[]} metrics */
+function namesakesIn(metrics) {
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const end of metrics.map(endOf)) counts.set(end, (counts.get(end) ?? 0) + 1);
+  return (/** @type {string} */ metric) => (counts.get(endOf(metric)) ?? 0) > 1;
+}
+
+/** Returns whether two groups have a metric of the same name. @param {string[]} metrics */
+export const haveNamesakes = (metrics) => new Set(metrics.map(endOf)).size < metrics.length;
 
 /** Returns a test of whether a text has a match of a regular expression, or contains it as it stands. @param {string} search @returns {(text: string) => boolean} */
 export function matcher(search) {

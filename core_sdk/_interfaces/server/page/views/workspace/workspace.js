@@ -24,6 +24,7 @@ import { colourOfGroups, looksOf, slotsOfGroups, slotsOfTrials, trialSubjects } 
 /** @import { ColumnsAnswer } from "api" */
 /** @import { Run, RunGroup } from "../runs/grouping.js" */
 /** @import { Question } from "../runs/trials.js" */
+/** @import { MetricNames } from "./metric-names.js" */
 /** @import { Frame } from "./panel-grid.js" */
 /** @import { Legend, Look, Subject } from "./subjects.js" */
 
@@ -151,14 +152,13 @@ export const EyeButton = ({ label, isOpen, onClick, isInHead = false }) => html`
   </button>
 `;
 
-/** The tools of the charts, for the toolbar of the list. @param {{workspace: Workspace, columns: ColumnsAnswer}} props */
-export function WorkspaceTools({ workspace: { subjects }, columns }) {
+/** The tools of the charts, for the toolbar of the list. @param {{workspace: Workspace, columns: ColumnsAnswer, metrics: MetricNames}} props */
+export function WorkspaceTools({ workspace: { subjects }, columns, metrics }) {
   const [top, setTop] = useSetting("top", "30");
   const [by, setBy] = useSetting("colour");
   const [facet, setFacet] = useFacet();
   const [groupNames] = useGroupNames();
   const isGrouped = groupNames.length > 0;
-  const metrics = useMetrics(columns);
   const ids = subjects.flatMap((subject) => subject.ids).slice(0, MAX_SHOWN);
   const compared = useAnswer(ids.length ? address(["comparison"], { trials: ids, limit: 1 }) : null, { ...once, about: "ranks" });
   const ranks = (compared.value?.trials ?? []).map(({ reporting_ranks: of }) => of).filter((of) => of.length > 1);
@@ -177,25 +177,21 @@ export function WorkspaceTools({ workspace: { subjects }, columns }) {
       <${Select} label="Split by" values=${[["", "nothing"], ...[...(isGrouped ? [] : ["label"]), ...colours].map((name) => [name, name])]} value=${facet} onChange=${setFacet} />
       ${!isGrouped && html`<${Select} label="Curves" values=${TOPS.map((number) => [number, `first ${number}`])} value=${top} onChange=${setTop} />`}
       <${RankChoice} ranks=${[...new Set(ranks.flat())].sort((one, other) => String(one).localeCompare(String(other), undefined, { numeric: true }))} hasAll=${!isGrouped} />
-      <${GroupFields} metrics=${metrics} bestBy=${columns.best_by ?? null} />
+      <${GroupFields} metrics=${metrics.choices} bestBy=${columns.best_by ?? null} />
       <${BaselineChoice} />
       <${OrderChoice} metrics=${metrics} />
     <//>
   `;
 }
 
-/** The metrics that the list has. @param {ColumnsAnswer} columns */
-const useMetrics = ({ columns }) => useMemo(() => columns.filter(({ kind }) => kind === "metric").map(({ name }) => name), [columns]);
-
 /**
  * @param {object} props
  * @param {Workspace} props.workspace
- * @param {ColumnsAnswer} props.columns
+ * @param {MetricNames} props.metrics
  * @param {string} props.ranking min.METRIC or max.METRIC, whose chart comes first; or empty.
  */
-export function WorkspaceCharts({ workspace: { subjects, looks, legend, numLeftOut }, columns, ranking }) {
+export function WorkspaceCharts({ workspace: { subjects, looks, legend, numLeftOut }, metrics, ranking }) {
   const isGrouped = useGroupNames()[0].length > 0;
-  const metrics = useMetrics(columns);
   const draw = (/** @type {string[]} */ names, /** @type {Frame} */ frame) => html`
     <${isGrouped ? GroupsChart : TrialsChart} subjects=${subjects} looks=${looks} metrics=${names} frame=${frame} />
   `;
