@@ -65,7 +65,7 @@ def test_a_script_is_a_trial() -> None:
     assert points() == {
         "training.loss": [(0, 1.0), (1, 0.5)],
         "training.lr": [(0, 0.5)],
-        "training.opt.beta.1": [(0, 0.9)],
+        "opt.beta/1": [(0, 0.9)],
         "training.ok": [(0, 1)],
         "validation.loss": [(0, 2.0)],
     }
@@ -99,11 +99,12 @@ def test_a_metric_has_an_axis_of_its_own() -> None:
     wandb.define_metric("epoch")
     wandb.define_metric("val/*", step_metric="epoch", summary="max,mean")
     wandb.define_metric("val/time", step_sync=False)
+    wandb.define_metric("opt.*", summary="min")  # as wandb names nested values
 
     for epoch in range(3):
         run.log({"epoch": epoch, "loss": 1.0})
         run.log({"val/acc": [0.5, 1.0, 0.0][epoch]})
-    run.log({"val/time": 3.0})
+    run.log({"val/time": 3.0, "opt": {"lr": 0.5}})
     run.summary["best"] = {"epoch": 1}
     wandb.summary.update({"best_acc": 1.0})
     assert (run.summary["loss"], run.summary.best_acc, wandb.summary["val/acc"]) == (1.0, 1.0, 0.0)
@@ -113,6 +114,7 @@ def test_a_metric_has_an_axis_of_its_own() -> None:
     assert found["validation.acc"] == [(1, 0.5), (3, 1.0), (5, 0.0)]
     assert found["training.epoch"] == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2)]
     assert found["summary.val/acc.max"] == [(6, 1.0)] and found["summary.val/acc.mean"] == [(6, 0.5)]
+    assert found["summary.opt/lr.min"] == [(6, 0.5)]
     assert found["summary.best"] == [(6, {"epoch": 1})] and found["summary.best_acc"] == [(6, 1.0)]
     with pytest.raises(ValueError, match="'worst' is none of min"):
         wandb.init().define_metric("a", summary="worst")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from core_sdk._analysis.exchange.run import ForeignRun, Row, rows_of
+from core_sdk._analysis.exchange.run import RESTART, ForeignRun, Row, rows_of
 from core_sdk._analysis.tensorboard.reading import EventFileReader
 
 _OF_ADD_HPARAMS = re.compile(r"\d{10}\.\d+")
@@ -38,6 +38,11 @@ def event_file_runs(root: Path, files: Mapping[Path, Sequence[Path]]) -> Iterato
 
 
 def _rows(run: ForeignRun, reader: EventFileReader) -> Iterator[Row]:
-    yield from rows_of(reader.points())
+    has_rows = False
+    points = ((at, step, tag, RESTART if value is None else value) for at, step, tag, value in reader.points())
+    for row in rows_of(points):
+        if row[2] is not RESTART or has_rows:
+            has_rows = True
+            yield row
     if reader.has_failed:
         run.outcome, run.error = "error", "it was recorded as failed"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from core_sdk._analysis.exchange import mlflow, trackio
+from core_sdk._analysis.exchange import mlflow, trackio, trackio_inbox
 from core_sdk._analysis.exchange.run import ForeignRun
 from core_sdk._analysis.exchange.sqlite_files import tables_of
 from core_sdk._analysis.exchange.wandb.folders import log_runs
@@ -29,9 +30,11 @@ def find_runs(path: Path) -> Iterator[ForeignRun]:
         raise FileNotFoundError(2, "there is no such file or folder", str(path))
     if (path / "home.json").exists():
         raise _unknown(path, "it is a home of Core SDK: `core-sdk home merge` takes its trials")
+    path = path.resolve() if path.is_symlink() else path  # no other link is followed
     mlflow_folders: list[Path] = []
     wandb_logs: list[Path] = []
     databases: list[Path] = []
+    fragments: list[Path] = []
     event_files: defaultdict[Path, list[Path]] = defaultdict(list)
     for folder, file in _walk(path):
         if file is None:
@@ -40,6 +43,8 @@ def find_runs(path: Path) -> Iterator[ForeignRun]:
             wandb_logs.append(file)
         elif "tfevents" in file.name:
             event_files[folder].append(file)
+        elif trackio_inbox.is_fragment(file):
+            fragments.append(file)
         elif file.suffix in _DATABASES or path == file:
             databases.append(file)
     found: list[Iterator[ForeignRun]] = []
@@ -52,6 +57,8 @@ def find_runs(path: Path) -> Iterator[ForeignRun]:
     if wandb_logs:
         found.append(log_runs(wandb_logs))
     found += [runs for each in databases if (runs := _runs_of_database(each)) is not None]
+    if fragments:
+        found.append(trackio.inbox_runs(fragments, _projects(databases)))
     if not found:
         hidden = "; repositories of Aim are not read" if (path / ".aim").exists() else ""
         raise _unknown(path, f"there are no records of a tool that is known{hidden}")
@@ -82,6 +89,14 @@ def _walk(path: Path) -> Iterator[tuple[Path, Path | None]]:
             continue
         directories[:] = sorted(name for name in directories if not name.startswith("."))
         yield from ((folder, folder / name) for name in sorted(names))
+
+
+def _projects(databases: Iterable[Path]) -> Iterator[str]:
+    """Yields the names of trackio's projects that have a database among these."""
+    for path in databases:
+        with contextlib.suppress(OSError, sqlite3.DatabaseError):
+            if tables_of(path) >= _TRACKIO_TABLES:
+                yield path.stem
 
 
 def _runs_of_database(path: Path) -> Iterator[ForeignRun] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import os
 import sqlite3
@@ -15,8 +16,11 @@ import yaml
 
 from core_sdk._analysis.exchange.run import ForeignRun, parsed, rows_of
 from core_sdk._analysis.exchange.sqlite_files import opened_database
+from core_sdk._ground.files import reading
 
 _BLOCK_BYTES = 1 << 16
+_MAX_TEXT_BYTES = 1 << 20
+_MAX_META_BYTES = 1 << 16
 _STATUSES = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
 """The numbers by which a folder names the status."""
 _LARGEST = 1.7976931348623157e308
@@ -49,7 +53,9 @@ def folder_runs(folders: Iterable[Path]) -> Iterator[ForeignRun]:
 
 
 def _named_files(directory: Path) -> Iterator[tuple[str, Path]]:
-    """Yields the files of a directory with their names, in which a slash makes a directory."""
+    """Yields the files of a directory with their names, in which a slash makes a directory. No link is followed."""
+    if directory.is_symlink():
+        return
     for parent, directories, names in os.walk(directory):
         directories.sort()
         for name in sorted(names):
@@ -59,19 +65,32 @@ def _named_files(directory: Path) -> Iterator[tuple[str, Path]]:
 
 def _read_meta(run: ForeignRun, folder: Path) -> dict[str, Any]:
     try:
-        meta = yaml.safe_load((folder / "meta.yaml").read_bytes())
-    except (OSError, yaml.YAMLError, ValueError) as error:
+        meta = yaml.safe_load(_read(folder / "meta.yaml", _MAX_META_BYTES))
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         run.losses.append(f"{folder.name}/meta.yaml cannot be read: {' '.join(str(error).split())}")
         return {}
-    return meta if isinstance(meta, dict) else {}
+    # An alias may stand for more text than fits into memory.
+    return (
+        {name: value for name, value in meta.items() if isinstance(value, (str, int, float))}
+        if isinstance(meta, dict)
+        else {}
+    )
 
 
 def _read_text(run: ForeignRun, file: Path) -> str:
     try:
-        return file.read_text(errors="replace").removesuffix("\n")
+        return _read(file, _MAX_TEXT_BYTES).decode(errors="replace").removesuffix("\n")
     except OSError as error:
         run.losses.append(f"{file.name} cannot be read: {error.strerror}")
         return ""
+
+
+def _read(file: Path, max_bytes: int) -> bytes:
+    with reading(file) as opened:
+        content = opened.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes} bytes", str(file))
+    return content
 
 
 def _points_of_file(run: ForeignRun, name: str, file: Path) -> Iterator[_Point]:
@@ -80,7 +99,7 @@ def _points_of_file(run: ForeignRun, name: str, file: Path) -> Iterator[_Point]:
     rest = b""
     while True:
         try:
-            with file.open("rb") as opened:
+            with reading(file) as opened:
                 opened.seek(offset)
                 block = opened.read(_BLOCK_BYTES)
         except OSError as error:
@@ -92,8 +111,11 @@ def _points_of_file(run: ForeignRun, name: str, file: Path) -> Iterator[_Point]:
             try:
                 time_ms, value, *step = line.split()[:3]
                 yield int(time_ms) / 1000, int(step[0]) if step else 0, name, float(value)
-            except ValueError:
+            except (ValueError, OverflowError):
                 num_bad += bool(line)
+        if len(rest) > _BLOCK_BYTES:
+            run.losses.append(f"{name} was not read to its end: a line is longer than any point")
+            break
         if not block:
             break
     if num_bad:
@@ -107,7 +129,9 @@ def database_runs(path: Path) -> Iterator[ForeignRun]:
     with opened_database(path) as database:
         for meta in map(dict, database.execute(query).fetchall()):
             run_id = meta["run_uuid"]
-            run = ForeignRun(key=f"mlflow:{run_id}", where=f"{path}, run {run_id}", experiment=meta["experiment_name"])
+            run = ForeignRun(
+                key=f"mlflow:{run_id}", where=f"{path}, run {run_id}", experiment=str(meta["experiment_name"])
+            )
             _describe(run, {**meta, "run_name": meta["name"]}, _pairs(run, database, "tags", run_id))
             run.hparams = {name: parsed(text) for name, text in _pairs(run, database, "params", run_id).items()}
             run.rows = rows_of(_points_of_database(run, database, run_id))
@@ -126,12 +150,18 @@ def _pairs(run: ForeignRun, database: sqlite3.Connection, table: str, run_id: st
 def _points_of_database(run: ForeignRun, database: sqlite3.Connection, run_id: str) -> Iterator[_Point]:
     query = """SELECT timestamp, step, key, value, is_nan FROM metrics WHERE run_uuid = ?
         ORDER BY timestamp, step, key"""
+    num_bad = 0
     try:
         for time_ms, step, name, value, is_nan in database.execute(query, (run_id,)):
-            number = nan if is_nan else value if abs(value) < _LARGEST else inf if value > 0 else -inf
-            yield time_ms / 1000, step, name, number
+            try:
+                number = nan if is_nan else value if abs(value) < _LARGEST else inf if value > 0 else -inf
+                yield time_ms / 1000, int(step), str(name), float(number)
+            except (TypeError, ValueError, OverflowError):  # SQLite keeps any value in any column
+                num_bad += 1
     except sqlite3.DatabaseError as error:
         run.losses.append(f"its metrics were not read to their end: {error}")
+    if num_bad:
+        run.losses.append(f"{num_bad} rows of its metrics are damaged, and were left out")
 
 
 def _describe(run: ForeignRun, meta: Mapping[str, Any], tags: Mapping[str, str]) -> None:
@@ -142,7 +172,7 @@ def _describe(run: ForeignRun, meta: Mapping[str, Any], tags: Mapping[str, str])
     ]
     left_out = ("mlflow.runName", "mlflow.note.content")
     run.metadata = {name: value for name, value in tags.items() if name.startswith("mlflow.") and name not in left_out}
-    with contextlib.suppress(KeyError, TypeError):
+    with contextlib.suppress(KeyError, TypeError, OverflowError):
         run.created = meta["start_time"] / 1000
         run.ended = meta["end_time"] / 1000
     match meta.get("status"):
@@ -150,5 +180,6 @@ def _describe(run: ForeignRun, meta: Mapping[str, Any], tags: Mapping[str, str])
             run.outcome, run.error = "error", "MLflow has recorded that it failed"
         case "KILLED":
             run.outcome = "canceled"
-        case "RUNNING" | "SCHEDULED":
-            run.outcome, run.error = "error", "MLflow had recorded no end when it was imported"
+        case "RUNNING" | "SCHEDULED" as status:
+            run.outcome = "paused"
+            run.metadata["mlflow.status"] = status

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core_sdk._ground.records import Outcome
+from core_sdk._ground.records import MAX_DEPTH, Outcome
 
 Row = tuple[float, int, dict[str, Any]]
 """The time in seconds since 1970, the step, and values by the tool's names: numbers, texts and `Media`."""
 
+RESTART: dict[str, Any] = {}
+"""The values of a row that is a restart: the rows before it are hidden from its step on."""
 _MAX_APART_S = 1.0
 _MAX_PARSED_CHARS = 1000
 
@@ -46,24 +48,32 @@ class ForeignRun:
 
 
 def rows_of(points: Iterable[tuple[float, int, str, Any]]) -> Iterator[Row]:
-    """Joins consecutive values of one step that were recorded within a second. A point is a row with one value."""
+    """Joins consecutive values of one step that were recorded within a second.
+
+    A point is a row with one value, or the value `RESTART`, which stays a row of its own.
+    """
     began, at_step = 0.0, 0
     values: dict[str, Any] = {}
     for at, step, name, value in points:
-        if step != at_step or name in values or not 0 <= at - began <= _MAX_APART_S:
+        if value is RESTART or step != at_step or name in values or not 0 <= at - began <= _MAX_APART_S:
             if values:
                 yield began, at_step, values
             began, at_step, values = at, step, {}
-        values[name] = value
+        if value is RESTART:
+            yield at, step, RESTART
+        else:
+            values[name] = value
     if values:
         yield began, at_step, values
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields values by names in which slashes stand for nested mappings."""
+def flat(values: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yields values by names in which slashes stand for nested mappings. Raises `ValueError` if these are too deep."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     for name, value in values.items():
         if isinstance(value, Mapping) and "_type" not in value:
-            yield from flat(value, f"{prefix}{name}/")
+            yield from flat(value, f"{prefix}{name}/", depth + 1)
         else:
             yield prefix + name, value
 

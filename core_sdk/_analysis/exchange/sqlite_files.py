@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+from core_sdk._ground.files import reading
+
 _MAGIC = b"SQLite format 3\x00"
 
 
 def tables_of(path: Path) -> set[str]:
     """Returns the names of the tables of a database; none if the file is no database.
 
-    Raises `OSError`, or `sqlite3.DatabaseError` for one that is damaged.
+    Raises `OSError`, also for a link, or `sqlite3.DatabaseError` for one that is damaged.
     """
-    with path.open("rb") as file:
+    with reading(path) as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             return set()
     with opened_database(path) as database:

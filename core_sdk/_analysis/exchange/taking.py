@@ -15,9 +15,11 @@ from functools import partial
 from itertools import chain, islice, starmap
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
-from core_sdk._analysis.exchange.run import ForeignRun, Row
+from msgspec import structs
+
+from core_sdk._analysis.exchange.run import RESTART, ForeignRun, Row
 from core_sdk._ground.files import fsync_directory, fsync_tree, write_atomically
 from core_sdk._ground.records import (
     FORMAT,
@@ -142,7 +144,7 @@ def take_run(home: Home, aside: Path, run: ForeignRun, trial_id: int) -> None:
         sdk_version=__version__,
         home=home.owner(),
     )
-    _write_journal(made, start, run, iter(rows))
+    _write_journals(made, start, run, iter(rows))
     made.write_record(_record(home, run, trial_id, began))
     fsync_tree(made.path)
     made.path.rename(here.path)
@@ -170,36 +172,73 @@ def _record(home: Home, run: ForeignRun, trial_id: int, began: float) -> TrialRe
     )
 
 
-def _write_journal(made: TrialFolder, start: AttemptStarted, run: ForeignRun, rows: Iterator[Row]) -> None:
-    places = _Places()
-    last, num_left_out = start.time, 0
-    with made.journal_path(1).open("wb") as file:
-        file.write(encode_line(start))
+def _write_journals(made: TrialFolder, start: AttemptStarted, run: ForeignRun, rows: Iterator[Row]) -> None:
+    """Writes the journal of each attempt: a restart ends one, and begins the next at its step."""
+    journal = _Journal(made, run, start.time)
+    restart: list[Row] = []
+    while True:
+        with made.journal_path(start.attempt).open("wb") as file:
+            file.write(encode_line(start))
+            journal.write_rows(file, _until_restart(rows, restart))
+            if not restart:
+                journal.write_end(file)
+                return
+            file.write(encode_line(Ended(time=journal.last, outcome="paused")))
+        at, step, _ = restart.pop()
+        began, resumed_steps = _first_time(at, journal.last), min(max(step, 0), MAX_INT) - 1
+        start = structs.replace(start, time=began, attempt=start.attempt + 1, resumed_steps=resumed_steps)
+
+
+def _until_restart(rows: Iterator[Row], restart: list[Row]) -> Iterator[Row]:
+    for row in rows:
+        if row[2] is RESTART:
+            restart.append(row)
+            return
+        yield row
+
+
+class _Journal:
+    """Writes rows into the journals of a run's attempts, one after the other."""
+
+    def __init__(self, made: TrialFolder, run: ForeignRun, began: float) -> None:
+        self.last = began
+        """The time of the last row."""
+        self._made = made
+        self._run = run
+        self._places = _Places()
+        self._num_left_out = 0
+
+    def write_rows(self, file: BinaryIO, rows: Iterator[Row]) -> None:
         while some := list(islice(rows, _NUM_ROWS_AT_ONCE)):
             reports: list[Report] = []
             for at, step, values in some:
                 if 0 <= step < MAX_INT and -_MAX_TIME < at < _MAX_TIME:
-                    last = at
-                    if (report := _report_of_number(places, at, step, values)) is not None:
+                    self.last = at
+                    if (report := _report_of_number(self._places, at, step, values)) is not None:
                         reports.append(report)
                     else:
-                        reports += _reports(made, run, places, at, step, values)
+                        reports += _reports(self._made, self._run, self._places, at, step, values)
                 else:
-                    num_left_out += 1
+                    self._num_left_out += 1
             file.write(encode_lines(reports))
+
+    def write_end(self, file: BinaryIO) -> None:
+        run = self._run
         if run.metadata:
             metadata = _json_values(run, "metadata", run.metadata)
-            file.write(encode_line(MetadataSet(time=last, metadata=metadata)))
-        file.write(encode_line(Ended(time=_first_time(run.ended, last), outcome=run.outcome, error=run.error)))
-    if num_left_out:
-        run.losses.append(f"{num_left_out} rows were left out, since their step is below 0, or they have no time")
+            file.write(encode_line(MetadataSet(time=self.last, metadata=metadata)))
+        file.write(encode_line(Ended(time=_first_time(run.ended, self.last), outcome=run.outcome, error=run.error)))
+        if self._num_left_out:
+            run.losses.append(
+                f"{self._num_left_out} rows were left out, since their step is below 0, or they have no time"
+            )
 
 
 class _Places(dict[str, tuple[str, str]]):
     """The group and the name there of each metric, by the name that its tool has for it.
 
-    If two metrics would be the same one, the later one keeps its whole name in the group "training", with a mark if
-    that is taken, too.
+    If two metrics would be the same one, the later one is kept in the group "other", with its whole name, and with a
+    mark if that is taken, too.
     """
 
     def __init__(self) -> None:
@@ -208,10 +247,12 @@ class _Places(dict[str, tuple[str, str]]):
 
     def __missing__(self, given: str) -> tuple[str, str]:
         place = split_metric_name(given)
-        if not all(place) or place in self._taken:
+        if not all(place):
             place = "training", given or "metric"
+        if place in self._taken:
+            place = "other", given or "metric"
         while place in self._taken:
-            place = "training", f"{place[1]}*"
+            place = "other", f"{place[1]}*"
         self[given] = place
         self._taken.add(place)
         return place

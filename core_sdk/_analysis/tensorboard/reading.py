@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
-from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.types_pb2 import DT_DOUBLE, DT_FLOAT
 from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
@@ -43,9 +43,15 @@ class EventFileReader:
             return float(Event.FromString(message or b"").wall_time)
         return 0.0
 
-    def points(self) -> Iterator[tuple[float, int, str, float | Media]]:
-        """Yields the time, the step, the tag and the value of each scalar and medium of all files."""
+    def points(self) -> Iterator[tuple[float, int, str, float | Media | None]]:
+        """Yields the time, the step, the tag and the value of each scalar and medium of all files.
+
+        A value of None is a restart, such as of a writer with a `purge_step`: TensorBoard hides what was written before
+        from this step on.
+        """
         for event in self._events():
+            if event.HasField("session_log") and event.session_log.status == SessionLog.START:
+                yield event.wall_time, event.step, "", None
             for value in event.summary.value:
                 if value.HasField("simple_value"):
                     yield event.wall_time, event.step, value.tag, value.simple_value
@@ -98,7 +104,8 @@ class EventFileReader:
             match value.WhichOneof("kind"):
                 case "number_value":
                     number = value.number_value
-                    self.hparams[name] = int(number) if number.is_integer() else number
+                    is_int = number.is_integer() and str(number) != "-0.0"
+                    self.hparams[name] = int(number) if is_int else number
                 case "string_value":
                     self.hparams[name] = value.string_value
                 case "bool_value":

@@ -30,11 +30,20 @@ def database(name: str, path: Path) -> Path:
     return path
 
 
+def inbox(directory: Path) -> Path:
+    """Makes the folder of a trackio that has written a fragment, and returns the folder."""
+    writer = directory / "trackio" / "inbox" / "0123456789abcdef"
+    writer.mkdir(parents=True)
+    (writer / "00000000.jsonl").write_bytes((_HERE / "trackio.jsonl").read_bytes())
+    return directory / "trackio"
+
+
 RECORDS: dict[str, Callable[[Path], Path]] = {
     "mlflow-folder": lambda directory: unpacked("mlruns", directory),
     "mlflow-database": lambda directory: database("mlflow", directory / "mlflow.db"),
     "wandb": lambda directory: unpacked("wandb", directory),
     "trackio": lambda directory: database("trackio", directory / "digits.db"),
+    "trackio-inbox": inbox,
 }
 
 

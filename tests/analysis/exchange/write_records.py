@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -47,6 +49,19 @@ def write_trackio(folder: Path) -> None:
         trackio.log({"train/loss": 1 / (step + 1), "val/accuracy": step / 5})
     trackio.log({"odd": float("nan"), "text": "hello", "nested": {"a": 1}})
     trackio.finish()
+
+
+def write_fragments(folder: Path) -> Path:
+    """Writes as trackio does on a network file system, in a process of its own, since it reads its mode once."""
+    program = (
+        "import trackio; trackio.init(project='digits', name='first', config={'lr': 0.1, 'seed': 3}, group='sweep');"
+        "[trackio.log({'train/loss': 1 / (step + 1), 'z': -0.0}) for step in range(5)];"
+        "trackio.log({'odd': float('nan'), 'text': 'hello', 'nested': {'a': {'b': 1}}}); trackio.finish()"
+    )
+    environment = os.environ | {"TRACKIO_DIR": str(folder), "TRACKIO_STORAGE_MODE": "jsonl"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    (fragment,) = folder.glob("inbox/*/*.jsonl")
+    return fragment
 
 
 def write_wandb(folder: Path) -> None:
@@ -108,5 +123,6 @@ if __name__ == "__main__":
         dump(top / "mlflow.db", ("experiments", "runs", "params", "metrics", "tags"), HERE / "mlflow.sql")
         write_trackio(top / "trackio")
         dump(top / "trackio/digits.db", ("metrics", "configs"), HERE / "trackio.sql")
+        shutil.copyfile(write_fragments(top / "fragments"), HERE / "trackio.jsonl")
         write_wandb(top)
         pack(top / "wandb", HERE / "wandb.tar.gz")

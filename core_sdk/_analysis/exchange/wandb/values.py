@@ -13,6 +13,7 @@ import msgspec
 
 from core_sdk._analysis.exchange.run import flat
 from core_sdk._ground.environment import max_media_bytes
+from core_sdk._ground.files import reading
 from core_sdk._ground.records import EXTENSIONS, Media, MediaFile
 from core_sdk.media import Table
 
@@ -40,10 +41,15 @@ def nested(items: Iterable[Any]) -> dict[str, Any]:
 
 
 def _decoded(text: str) -> Any:
+    """Returns the value of a JSON text. Raises `ValueError`, also for one that is nested too deep."""
+    if text == "-0":  # wandb writes so of -0.0
+        return -0.0
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError:
         value = json.loads(text)  # which knows NaN
+    except RecursionError as error:
+        raise ValueError("a value is nested too deep") from error
     return _NUMBERS.get(value, value) if isinstance(value, str) else value
 
 
@@ -56,7 +62,7 @@ def with_media(values: dict[str, Any], files: Path, lose: Callable[[str], None])
             continue
         try:
             found[name] = _medium(value, files)
-        except (OSError, ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             lose(f"{value.get('_type')} {name!r} was left out: {reason}")
     return found
@@ -100,9 +106,11 @@ def _read(files: Path, path: str) -> bytes:
     file = (files / path).resolve()
     if not file.is_relative_to(files.resolve()):
         raise ValueError(f"{path} is outside of the run's folder")
-    if file.stat().st_size > max_media_bytes():
+    with reading(file) as opened:
+        content = opened.read(max_media_bytes() + 1)
+    if len(content) > max_media_bytes():
         raise ValueError(f"{path} is larger than a medium may be")
-    return file.read_bytes()
+    return content
 
 
 def _media(kind: str, media_type: str, content: bytes, **more: Any) -> Media:

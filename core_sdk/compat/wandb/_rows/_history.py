@@ -102,11 +102,11 @@ class History:
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields names and values. The names of values in nested dicts have dots."""
+    """Yields names and values. A nested dict counts as names with slashes, as `Logger` and `core-sdk import` say."""
     for name, value in data.items():
         if not isinstance(name, str):
             raise TypeError(f"the names that wandb.log() gets must be strings, not {name!r}")
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _flat(value, f"{prefix}{name}/")
         else:
             yield from recordable(f"{prefix}{name}", value)

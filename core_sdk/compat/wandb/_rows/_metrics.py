@@ -40,10 +40,15 @@ class MetricDefinitions:
         self._found.clear()
 
     def of(self, name: str) -> MetricDefinition:
-        """Returns the definition of a metric; one that says nothing if it has none."""
+        """Returns the definition of a metric; one that says nothing if it has none.
+
+        The names of nested values, which have slashes here, have dots in wandb's definitions.
+        """
         if (found := self._found.get(name)) is None:
-            globs = [each for each in self._by_name if each.endswith("*") and name.startswith(each[:-1])]
-            best = name if name in self._by_name else max(globs, key=len, default="")
+            spelled = name, name.replace("/", ".")
+            globs = [each for each in self._by_name if each.endswith("*")]
+            fitting = [each for each in globs if any(one.startswith(each[:-1]) for one in spelled)]
+            best = next((one for one in spelled if one in self._by_name), max(fitting, key=len, default=""))
             found = self._found[name] = self._by_name.get(best) or MetricDefinition(name)
         return found
 
