@@ -27,6 +27,8 @@ class Title:
     text: str
     column: str = ""
     """The name of the column, if it is another one than the field's."""
+    values: tuple[str, ...] = ()
+    """The values that a text can have, if these are few and its type does not say so."""
 
 
 class Field(NamedTuple):
@@ -36,6 +38,8 @@ class Field(NamedTuple):
     """Empty for a field that is no column of lists."""
     column: str
     """The name of the column in lists."""
+    values: tuple[str, ...] = ()
+    """The only values that it can have; empty for any."""
 
 
 @cache
@@ -52,7 +56,12 @@ def titled(row: type) -> dict[str, Field]:
 
 def _declared(name: str, hint: Any) -> Field:
     title = next((one for one in get_args(hint)[1:] if isinstance(one, Title)), Title(""))
-    return Field(name, _kind(hint), title.text, title.column or name)
+    values = title.values or tuple(map(str, get_args(_bare(hint)) if get_origin(_bare(hint)) is Literal else ()))
+    return Field(name, _kind(hint), title.text, title.column or name, values)
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def _kind(hint: Any) -> FieldKind:

@@ -109,7 +109,7 @@ class TrialRow:
     """The trial of which this one is a variation."""
     hypothesis: Annotated[str, Title("Hypothesis")] = ""
     """What the variation is expected to show."""
-    verdict: Annotated[str, Title("Verdict")] = ""
+    verdict: Annotated[str, Title("Verdict", values=("keep", "discard", ""))] = ""
     """What somebody has decided about it: `keep` or `discard`."""
     verdict_reason: str = ""
     environment: Annotated[EnvironmentRecord | None, Title("Environment")]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from home.journals import new_trial
 
+from core_sdk._home import Home, open_view
+from core_sdk._home.finding.facts import field_of, problem_with, read_facts
 from core_sdk._home.finding.where import ConditionError, parse_condition
 
 TRIAL: dict[str, Any] = {
@@ -108,3 +112,28 @@ def test_nesting_has_an_end() -> None:
     for text in ("(" * 51 + "id=1" + ")" * 51, "not " * 51 + "id=1", "(" * 5000):
         with pytest.raises(ConditionError, match="more than 50 levels"):
             parse_condition(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "place"),
+    [
+        ("lr = 1 and state=COMPLETE", "state is never 'COMPLETE', but one of ACTIVE, ", 17),
+        ("trial.state != done", "trial.state is never 'done'", 15),
+        ("verdict = good", "verdict is never 'good', but one of keep, discard, \"\"", 10),
+        ("archived = 1", "archived is never 1, but one of true, false", 11),
+        ("rate = 1", "no trial has a hyperparameter or a metric 'rate'", 0),
+    ],
+)
+def test_a_value_that_a_field_never_has_is_a_mistake(home: Home, text: str, problem: str, place: int) -> None:
+    """A name that means nothing, and a value outside the few that a field can have, are named with their places."""
+    new_trial(home, lr=1, mode="COMPLETE")
+    with open_view(home) as view:
+        found = read_facts(view, view.trials())
+
+    def check(condition: str) -> None:
+        parse_condition(condition).check(lambda name: problem_with(name, found), lambda name: field_of(name, found))
+
+    with pytest.raises(ConditionError, match=re.escape(problem)) as raised:
+        check(text)
+    assert raised.value.place == place
+    check("state=completed or state contains COMP or mode=COMPLETE or verdict=keep or verdict = '' or archived = TRUE")

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from core_sdk._analysis.evidence._bounds import MOST_BYTES, bounded
 from core_sdk._analysis.evidence._evidence import read_evidence
@@ -15,7 +16,7 @@ from core_sdk._ground.records import strict_json
 from core_sdk._ground.version import __version__
 from core_sdk._home import Home, open_view
 from core_sdk._home.finding.best import deciding_metric
-from core_sdk._home.finding.facts import read_facts
+from core_sdk._home.finding.facts import field_of, problem_with, read_facts
 from core_sdk._home.finding.order import in_order
 from core_sdk._home.finding.tree import trial_tree
 from core_sdk._home.finding.where import parse_condition
@@ -29,12 +30,13 @@ except ImportError as error:
     raise MissingDependencyError("the MCP SDK", "mcp", "`core-sdk mcp`") from error
 
 _READS = ToolAnnotations(read_only_hint=True)
-_INSTRUCTIONS = "Trainings recorded by Core SDK. Every answer has at most 4 KB."
+_INSTRUCTIONS = "Trainings recorded by Core SDK in the home {}. Every answer has at most 4 KB."
 
 
 def make_server(home: Home, *, can_write: bool) -> MCPServer:
     """Returns a server of the home's trials. Without `can_write` it has only tools that read."""
-    server = MCPServer("core-sdk", version=__version__, instructions=_INSTRUCTIONS, log_level="CRITICAL")
+    told = _INSTRUCTIONS.format(home.root)
+    server = MCPServer("core-sdk", version=__version__, instructions=told, log_level="CRITICAL")
 
     def list_trials(where: str = "", sort: str = "-id", names: Sequence[str] = ()) -> str:
         """List trials, the newest first, each as a line of JSON.
@@ -42,12 +44,19 @@ def make_server(home: Home, *, can_write: bool) -> MCPServer:
         `where` is a condition such as `state = COMPLETED and validation.loss < 0.5`, `sort` a name with an optional
         minus, `names` further values: hyperparameters such as `hparams.lr`, and metrics such as `validation.loss`.
         """
-        with _telling_errors(), open_view(home) as view:
-            found = read_facts(view, view.trials())
+        with _telling_errors():
             condition = parse_condition(where) if where else None
+            with open_view(home) as view:
+                found = read_facts(view, view.trials())
+            if condition is not None:
+                condition.check(lambda name: problem_with(name, found), lambda name: field_of(name, found))
+            for name in filter(None, (sort.removeprefix("-"), *names)):
+                if problem := problem_with(name, found):
+                    raise ValueError(problem)
         chosen = in_order([one for one in found if condition is None or condition.holds(one.value)], sort)
         shown = ("id", "name", "state", "steps", "parent", "verdict", *names)
-        return bounded(MOST_BYTES, [strict_json({name: one.value(name) for name in shown}) for one in chosen])
+        lines = [strict_json({name: one.value(name) for name in shown}) for one in chosen]
+        return bounded(MOST_BYTES, lines or [f"none of the {len(found)} trials in the home {home.root}"])
 
     def trial_evidence(trial_id: int, metric: str = "", smaller_is_better: bool = True) -> str:
         """Show what helps to decide about a trial: what it varies, its curve, its best value, its last error."""
@@ -62,10 +71,11 @@ def make_server(home: Home, *, can_write: bool) -> MCPServer:
             if root is not None:
                 view.trial(root)
             branches = trial_tree(read_facts(view, view.trials()), root)
-        return bounded(MOST_BYTES, tree_lines(home, branches, metric or None), is_end_kept=True)
+        lines = [*tree_lines(home, branches, metric or None)] or [f"no variations in the home {home.root}"]
+        return bounded(MOST_BYTES, lines, is_end_kept=True)
 
     for reads in (list_trials, trial_evidence, tree_of_trials):
-        server.add_tool(reads, annotations=_READS)
+        server.add_tool(reads, annotations=_READS, structured_output=False)  # else each text is sent twice
     if can_write:
         _add_writing(server, home)
     return server
@@ -77,7 +87,12 @@ def _telling_errors() -> Iterator[None]:
     try:
         yield
     except (CoreSDKError, ValueError, OSError) as error:
-        raise ToolError(str(error)) from error
+        raise ToolError(_error_text(str(error))) from error
+
+
+def _error_text(text: str) -> str:
+    """Returns the words of an error, which the server puts after the name of the tool."""
+    return bounded(MOST_BYTES - 200, text.strip().split("\n"))
 
 
 def _add_writing(server: MCPServer, home: Home) -> None:
@@ -86,8 +101,12 @@ def _add_writing(server: MCPServer, home: Home) -> None:
     ) -> str:
         """Start a training in the background, as a variation of the trial `parent`, and return the trial's number.
 
-        `command` starts the training, such as `["python", "train.py"]`, and runs in `directory`.
+        `command` starts the training, such as `["python", "train.py"]`, and runs in `directory`, an absolute path.
         """
+        if not Path(directory).is_absolute():
+            raise ToolError(f"{directory!r} is no absolute path: this server does not know your directory")
+        if not Path(directory).is_dir():
+            raise ToolError(f"there is no directory {directory}")
         varied = [] if parent is None else ["--parent", str(parent)]
         told = ["--hypothesis", hypothesis, "--time-limit", time_limit, *varied]
         started = subprocess.run(
@@ -97,7 +116,9 @@ def _add_writing(server: MCPServer, home: Home) -> None:
             capture_output=True,
             text=True,
         )
-        return bounded(MOST_BYTES, [started.stdout.strip() or started.stderr.strip()])
+        if started.returncode:
+            raise ToolError(_error_text(started.stderr))
+        return started.stdout.strip()
 
     def decide(trial_id: int, verdict: str, why: str = "") -> str:
         """Record the verdict on a trial: keep or discard, with the reason."""
@@ -106,4 +127,4 @@ def _add_writing(server: MCPServer, home: Home) -> None:
         return f"trial {trial_id}: {verdict}"
 
     for writes in (run_variation, decide):
-        server.add_tool(writes)
+        server.add_tool(writes, structured_output=False)

@@ -23,7 +23,7 @@ from typing import Any
 
 from core_sdk._ground.records import strict_json
 from core_sdk._home import View
-from core_sdk._home.fields import declared, titled
+from core_sdk._home.fields import Field, declared, titled
 from core_sdk._home.rows import Figures, TrialRow
 
 _FIRST_GROUPS = ("validation", "training")
@@ -42,6 +42,10 @@ _TRIAL: Mapping[str, Callable[[TrialRow], Any]] = {
 }
 """What can be asked of a trial besides its hyperparameters and metrics. Times are in seconds since the Unix epoch, a
 duration in seconds."""
+
+_FIELDS: Mapping[str, Field] = {
+    name: field for field in declared(TrialRow) for name in (field.name, field.column.removeprefix("trial."))
+}
 
 SHORT_NAMES = _TRIAL.keys() - {"seed"}
 """The names of what can be asked of a trial without `trial.` before them."""
@@ -285,6 +289,12 @@ def _metric_names(of_group: tuple[str, Mapping[str, Any]]) -> Iterator[str]:
     group, metrics = of_group
     for name in metrics:
         yield from (name, f"{group}.{name}")
+
+
+def field_of(name: str, found: Iterable[Facts]) -> Field | None:
+    """Returns the field of a trial that a name means; None for a hyperparameter, a metric and what is computed."""
+    meant = qualified(name, found)
+    return _FIELDS.get(meant.removeprefix("trial.")) if meant.startswith("trial.") or meant in SHORT_NAMES else None
 
 
 def qualified(name: str, found: Iterable[Facts]) -> str:

@@ -14,7 +14,9 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from core_sdk._home.fields import Field
 
 Lookup = Callable[[str], Any]
 """Returns the value of a name, or None if there is none."""
@@ -47,13 +49,36 @@ class ConditionError(ValueError):
         self.place = place
 
 
+class Equality(NamedTuple):
+    """A comparison by `=` or `!=`."""
+
+    name: str
+    value: bool | float | str
+    place: int
+    """The position of the value in the text."""
+
+
 @dataclass(frozen=True)
 class Condition:
     """A condition on the values of a trial."""
 
+    text: str
     holds: _Rule
     names: Mapping[str, int]
     """The names that it compares, and their places in the text."""
+    equalities: Sequence[Equality]
+
+    def check(self, problem_with: Callable[[str], str], field_of: Callable[[str], Field | None]) -> None:
+        """Raises `ConditionError` if something is wrong with a name, or if its field can never have the value."""
+        for name, place in self.names.items():
+            if problem := problem_with(name):
+                raise ConditionError(problem, self.text, place)
+        for name, value, place in self.equalities:
+            field = field_of(name)
+            possible = () if field is None else ("true", "false") if field.kind == "bool" else field.values
+            if possible and str(value).casefold() not in map(str.casefold, possible):
+                told = ", ".join(one or '""' for one in possible)
+                raise ConditionError(f"{name} is never {value!r}, but one of {told}", self.text, place)
 
 
 def parse_condition(text: str) -> Condition:
@@ -61,7 +86,7 @@ def parse_condition(text: str) -> Condition:
     parser = _ConditionParser(text)
     rule = parser.condition()
     parser.expect_end()
-    return Condition(rule, parser.names)
+    return Condition(text, rule, parser.names, parser.equalities)
 
 
 class _Token:
@@ -78,6 +103,7 @@ class _ConditionParser:
         self._index = 0
         self._depth = 0
         self.names: dict[str, int] = {}
+        self.equalities: list[Equality] = []
 
     def condition(self) -> _Rule:
         return _joined(self._separated("or", self._all), decisive=True)
@@ -123,7 +149,10 @@ class _ConditionParser:
             raise self._missing("an operator (= != < <= > >= contains)")
         value = self._take_text("a value")
         is_text = value.kind != "word" or token.kind == "word"
-        return _comparison(name.text, token.text, value.text if is_text else _literal(value.text))
+        literal = value.text if is_text else _literal(value.text)
+        if _OPERATORS[token.text] in (operator.eq, operator.ne):
+            self.equalities.append(Equality(name.text, literal, value.place))
+        return _comparison(name.text, token.text, literal)
 
     @property
     def _next(self) -> _Token | None:

@@ -25,10 +25,20 @@ with core.init(name="digits") as context:
 """
 
 
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"parent": 7}, "there is no trial 7"),
+    ({"command": ["no-such-program"]}, "no-such-program"),
+    ({"time_limit": "soon"}, "'soon' is no time"),
+    ({"directory": "."}, "'.' is no absolute path"),
+    ({"directory": "/nowhere"}, "there is no directory /nowhere"),
+]
+
+
 async def call(client: Client, name: str, **arguments: Any) -> tuple[bool, str]:
-    """Returns whether the call has failed, and its text, which is short."""
+    """Returns whether the call has failed, and its text, which is short and sent once."""
     answer = await client.call_tool(name, arguments)
     text = str(getattr(answer.content[0], "text", ""))
+    assert answer.structured_content is None
     assert len(text.encode()) <= MOST_BYTES
     return bool(answer.is_error), text
 
@@ -49,6 +59,7 @@ def test_a_client_reads_a_home(home: Home) -> None:
 
     async def visit() -> list[tuple[bool, str]]:
         async with client_of(home) as client:
+            assert str(home.root) in str(client.instructions)
             tools = (await client.list_tools()).tools
             assert [tool.name for tool in tools if not (tool.annotations and tool.annotations.read_only_hint)] == []
             return [
@@ -56,10 +67,15 @@ def test_a_client_reads_a_home(home: Home) -> None:
                 await call(client, "list_trials"),
                 await call(client, "trial_evidence", trial_id=3, metric="loss"),
                 await call(client, "trial_evidence", trial_id=999),
+                await call(client, "list_trials", where="hparams.lr = 9999"),
                 await call(client, "list_trials", where="lr ="),
+                await call(client, "list_trials", where=f"lr = 1 and {'x' * 100_000} = 1"),
+                await call(client, "list_trials", where="state = COMPLETE"),
+                await call(client, "list_trials", sort="-los"),
+                await call(client, "list_trials", names=["hparams.rate"]),
             ]
 
-    some, every, evidence, unknown, wrong = asyncio.run(visit())
+    some, every, evidence, unknown, none, wrong, *refused = asyncio.run(visit())
 
     assert [line.partition(",")[0] for line in some[1].splitlines()] == ['{"id": 200', '{"id": 199']
     assert "lines left out" in every[1]
@@ -68,6 +84,10 @@ def test_a_client_reads_a_home(home: Home) -> None:
     assert "there is no trial 999" in unknown[1]
     assert wrong[0]
     assert "a value is missing" in wrong[1]
+    assert none == (False, f"none of the 200 trials in the home {home.root}")
+    assert [has_failed for has_failed, _ in refused] == [True] * 4
+    assert "state is never 'COMPLETE', but one of ACTIVE" in refused[1][1]
+    assert "no trial has a hyperparameter or a metric 'los'" in refused[2][1]
 
 
 @needs("mcp")
@@ -78,6 +98,10 @@ def test_a_client_runs_and_judges_a_variation(home: Home, tmp_path: Path) -> Non
     async def visit() -> None:
         async with client_of(home, "--write") as client:
             run = {"command": [sys.executable, "train.py"], "directory": str(tmp_path), "hypothesis": "it works"}
+            for wrong, told in REFUSED:
+                has_failed, text = await call(client, "run_variation", **run | wrong)
+                assert has_failed, text
+                assert told in text
             assert await call(client, "run_variation", **run) == (False, "1")
             wait_for(lambda: state() == "COMPLETED")
             assert (await call(client, "decide", trial_id=1, verdict="perhaps"))[0]

@@ -14,6 +14,7 @@ from core_sdk._home.fields import titled
 from core_sdk._home.finding.facts import (
     SHORT_NAMES,
     Facts,
+    field_of,
     is_count,
     names_of,
     problem_with,
@@ -53,9 +54,11 @@ def choose_trials(
     for option, name in (("--sort", sort_name), *(("--column", name) for name in columns)):
         if name and (problem := problem_with(name, found)):
             raise typer.BadParameter(problem, param_hint=option)
-    for name, place in condition.names.items() if condition else ():
-        if problem := problem_with(name, found):
-            raise typer.BadParameter(str(ConditionError(problem, where, place)), param_hint="--where")
+    try:
+        if condition is not None:
+            condition.check(lambda name: problem_with(name, found), lambda name: field_of(name, found))
+    except ConditionError as error:
+        raise typer.BadParameter(str(error), param_hint="--where") from error
     chosen = [one for one in found if condition is None or condition.holds(one.value)]
     chosen = [one for one in chosen if with_archived or not one.row.is_archived]
     chosen = [one for one in chosen if set(labels) <= set(one.row.labels)]

@@ -19,7 +19,7 @@ from core_sdk._home import View
 from core_sdk._home.fields import titled
 from core_sdk._home.finding.facts import Facts, flat_hparams
 from core_sdk._home.finding.tree import trial_tree
-from core_sdk._home.finding.where import ConditionError, parse_condition
+from core_sdk._home.finding.where import parse_condition
 from core_sdk._home.rows import ExperimentRow, source_named
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.route import Cursor, Id, Query, RankOrWriter, Text, page_of
@@ -186,9 +186,8 @@ class ImportanceAnswer(msgspec.Struct, frozen=True):
 def experiments(shared: SharedView, query: ExperimentsQuery) -> ExperimentsAnswer:
     """Returns the experiments, by default the newest first."""
     condition = parse_condition(query.where) if query.where else None
-    for name, place in condition.names.items() if condition else ():
-        if name not in _NAMES:
-            raise ConditionError(f"an experiment has no {name!r}, only {', '.join(_NAMES)}", query.where, place)
+    if condition is not None:
+        condition.check(_problem_with, titled(ExperimentRow).get)
     text = query.search.casefold()
     found = [
         row
@@ -220,6 +219,10 @@ def _figures_of(shared: SharedView, row: ExperimentRow, trials: Sequence[Facts])
     values = [(value, one.row.trial_id) for one in trials if isinstance(value := one.metric(name), int | float)]
     best = min(values, key=lambda one: _rank(one[0], metric.smaller_is_better), default=None)
     return ExperimentFigures(metric.name, best and BestTrial(best[1], best[0]), duration)
+
+
+def _problem_with(name: str) -> str:
+    return "" if name in _NAMES else f"an experiment has no {name!r}, only {', '.join(_NAMES)}"
 
 
 def _values(row: ExperimentRow) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from core_sdk._home.fields import FieldKind, titled
-from core_sdk._home.finding.facts import Facts, problem_with, titles, without_figure
+from core_sdk._home.finding.facts import Facts, field_of, problem_with, titles, without_figure
 from core_sdk._home.finding.groups import recorded_ranking
 from core_sdk._home.finding.order import in_order
-from core_sdk._home.finding.where import ConditionError, parse_condition
+from core_sdk._home.finding.where import parse_condition
 from core_sdk._home.rows import TrialRow
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.route import Cursor, Id, Names, Query, Text, page_of
@@ -199,9 +199,8 @@ def runs(shared: SharedView, query: RunsQuery) -> RunsAnswer:
     snapshot = shared.snapshot()
     everything = list(snapshot.trials.values())
     found = shared.chosen_trials(query.trials) if query.trials else _in_question(snapshot, query)
-    for name, place in condition.names.items() if condition else ():
-        if problem := _problem_with(name, found, everything):
-            raise ConditionError(problem, query.where, place)
+    if condition is not None:
+        condition.check(lambda name: _problem_with(name, found, everything), lambda name: field_of(name, found))
     metrics = snapshot.remember("metrics", lambda: {name for one in everything for name, _ in _metrics(one)})
     # A column of a metric has the name group.name, which a hyperparameter's column never has.
     columns = {name: f"metrics.{name}" if without_figure(name) in metrics else name for name in query.columns}
