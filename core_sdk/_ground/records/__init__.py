@@ -102,6 +102,7 @@ from core_sdk._ground.records._values import (
     Time,
     check_name,
     check_seed,
+    check_steps,
     check_text,
     check_writer_name,
     format_number,

@@ -309,6 +309,17 @@ def check_name(what: str, name: object) -> str:
     return str.__str__(name)  # `str(name)` of a member of an Enum is its name
 
 
+def check_steps(steps_completed: object) -> int:
+    """Returns a number of steps as a plain int. Raises `TypeError`, or `ValueError` for a negative or huge one."""
+    if isinstance(steps_completed, bool) or not isinstance(steps_completed, SupportsIndex):
+        kind = type(steps_completed).__name__
+        raise TypeError(f"steps_completed is {steps_completed!r}, a {kind}; it must be an int")
+    number = operator.index(steps_completed)
+    if not 0 <= number < MAX_INT:
+        raise ValueError(f"steps_completed is {number}; it must be between 0 and 2**63 - 1")
+    return number
+
+
 def check_seed(seed: object) -> int:
     """Returns the seed as a plain int. Raises `TypeError`, or `ValueError` for a number outside of 0 to `MAX_SEED`."""
     if isinstance(seed, bool) or not isinstance(seed, SupportsIndex):

@@ -15,6 +15,7 @@ from core_sdk._ground.records import (
     TrialRecord,
     check_name,
     check_seed,
+    check_steps,
     check_text,
     differing_values,
     merged_groups,
@@ -62,8 +63,7 @@ class Definition:
         self.data = _checked(self.data, "data", Mapping, "a dict")
         self.max_length = to_json(self.max_length, "max_length")
         self.seed = None if self.seed is None else check_seed(self.seed)
-        if self.steps_completed is not None and self.steps_completed < 0:
-            raise ValueError(f"steps_completed is {self.steps_completed}; it must be at least 0")
+        self.steps_completed = None if self.steps_completed is None else check_steps(self.steps_completed)
         self.job = None if self.job_id is None else named_job(check_name("job_id", self.job_id))
         """The job that this process executes. Each start of the job goes on with the same trial."""
 

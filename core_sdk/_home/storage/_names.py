@@ -20,7 +20,8 @@ _MAX_NAME_CHARS = 4_000
 def check_storage_id(storage_id: object) -> str:
     """Returns `storage_id` if it is one plain path component. Else raises `UnsafePathError` or `TypeError`."""
     if not isinstance(storage_id, str):
-        raise TypeError(f"a storage id is a string, not {type(storage_id).__name__}")
+        hint = "; `info.latest_checkpoint` is None in a training that begins" if storage_id is None else ""
+        raise TypeError(f"a storage id is a string, not {type(storage_id).__name__}{hint}")
     if problem := _problem_of_component(storage_id):
         raise UnsafePathError("the storage id", storage_id, problem)
     if storage_id.startswith(".") or "\\" in storage_id:

@@ -220,6 +220,9 @@ def parse_hparams(assignments: Sequence[str]) -> dict[str, Any]:
         name, equals, value = assignment.partition("=")
         if not name or not equals:
             raise typer.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--hparam")
+        if name != name.strip():
+            meant = f"{name.strip()}={value.strip()}"
+            raise typer.BadParameter(f"the name {name!r} has a blank at its end: write {meant}", param_hint="--hparam")
         if name in hparams:
             raise typer.BadParameter(f"{name!r} is given twice", param_hint="--hparam")
         hparams[name] = parse_value(value, f"--hparam {assignment}")

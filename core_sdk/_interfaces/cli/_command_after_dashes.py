@@ -23,6 +23,9 @@ class CommandAfterDashes(TyperCommand):
             command = args[begin:] or ["python", "train.py"]
             meant = shlex.join([*args[:begin], "--", *command])
             ctx.fail(f"put `--` before the command: {ctx.command_path} {meant}")
+        begin = self._begin_of_command(ctx, own)
+        if begin is not None and begin < len(own):
+            ctx.fail(f"{own[begin]!r} stands before `--`, and no option takes it: an option takes one value each time")
         return super().parse_args(ctx, args)
 
     def _begin_of_command(self, ctx: Any, args: Sequence[str]) -> int | None:

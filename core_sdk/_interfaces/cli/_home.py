@@ -11,6 +11,7 @@ from core_sdk._ground.environment import Environment
 from core_sdk._home import Home
 from core_sdk._home.rows import TrialRow
 from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.render.text import printable
 from core_sdk.errors import SlurmError
 
 
@@ -27,6 +28,11 @@ def open_home() -> Home:
     home = Home.open(Environment.read().home)
     go_on(home.root)
     return home
+
+
+def in_home(home: Home) -> str:
+    """Returns the words that say which home has none of what was asked for, since its path may be mistyped."""
+    return f"in the home {printable(str(home.root))}"
 
 
 def hear_of_slurm(home: Home, rows: Iterable[TrialRow]) -> bool:

@@ -39,6 +39,7 @@ from core_sdk.core._checkpoint._recording import Recorder
 from core_sdk.core._checkpoint._save import CheckpointSave, directory_named
 from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
+from core_sdk.core._checkpoint._with_block import WithBlock
 from core_sdk.core._resumption import Resumption
 from core_sdk.errors import (
     CheckpointDamagedError,
@@ -191,7 +192,8 @@ class CheckpointContext(OfOneProcess):
         block has copied, since the script goes on meanwhile.
         """
         self._check_may_store("store_path", shard)
-        return self._save(metadata, shard=shard, wait=wait, write_later=write_later).open()
+        save = self._save(metadata, shard=shard, wait=wait, write_later=write_later)
+        return WithBlock(save.open(), "with ….store_path(…) as (path, storage_id):")
 
     def dcp_writer(self, metadata: dict[str, Any] | None = None, **options: Any) -> CheckpointWriter:
         """Returns the `storage_writer` for one call of `dcp.save()` or `dcp.async_save()`.
@@ -362,10 +364,11 @@ class CheckpointContext(OfOneProcess):
         self.check_whole(storage_id)
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
             self._saves.wait_for(storage_id)
-            return _read(self._storage_of(check_storage_id(storage_id)).open(storage_id, selector))
-        return _read(
-            shared_restore(self._storage_of, self._distributed.node_channel, self._saves, storage_id, selector)
-        )
+            opened = self._storage_of(check_storage_id(storage_id)).open(storage_id, selector)
+        else:
+            ranks = self._distributed.node_channel
+            opened = shared_restore(self._storage_of, ranks, self._saves, storage_id, selector)
+        return WithBlock(_read(opened), "with ….restore_path(…) as path:")
 
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> None:
         """Deletes the checkpoint from the storage, pinned or not. It vanishes at once; then its space is freed.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import logging
-import operator
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +29,7 @@ from core_sdk._ground.records import (
     SearcherMetric,
     StatusSet,
     check_name,
+    check_steps,
     check_text,
     from_json,
     number_to_json,
@@ -160,10 +160,8 @@ class TrainContext(OfOneProcess):
     ) -> None:
         if type(group) is not str:
             group = check_name("the metric group", group)
-        if type(steps_completed) is not int:
-            steps_completed = _checked_steps(steps_completed)
-        if not 0 <= steps_completed < MAX_INT:
-            raise ValueError(f"steps_completed is {steps_completed}; it must be between 0 and 2**63 - 1")
+        if type(steps_completed) is not int or not 0 <= steps_completed < MAX_INT:
+            steps_completed = check_steps(steps_completed)
         batches = None if batch_metrics is None else self._checked_batches(group, batch_metrics)
         names: Iterable[str] = metrics
         json_metrics = None
@@ -323,14 +321,6 @@ class TrainContext(OfOneProcess):
         if self._is_home_shared:
             rank = self._distributed.rank
             copy_event_files(source, self._folder.tensorboard_path, selector, mangler, rank)
-
-
-def _checked_steps(steps_completed: Any) -> int:
-    try:
-        return operator.index(steps_completed)
-    except TypeError:
-        kind = type(steps_completed).__name__
-        raise TypeError(f"steps_completed is {steps_completed!r}, a {kind}; it must be an int") from None
 
 
 def _as_dict(group: str, metrics: Any) -> dict[str, Any]:

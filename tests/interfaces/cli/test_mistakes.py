@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -35,6 +36,9 @@ COMMANDS = [
     Command("run --nmae x -- python train.py", "Possible options: --name, --nodes", 2),
     Command("run --hparam lr -- python train.py", "'lr' is not NAME=VALUE", 2),
     Command("run --hparam lr=[1 -- python train.py", "--hparam lr=[1: this is not YAML", 2),
+    Command("run --hparam a=1 b=2 -- python train.py", "'b=2' stands before `--`, and no option takes it", 2),
+    Command("trial continue 1 --hparam a=1 b=2 -- python train.py", "'b=2' stands before `--`", 2),
+    Command("run --hparam 'lr = 0.1' -- python train.py", "has a blank at its end: write lr=0.1", 2),
     Command("run -- pythn train.py", "there is no program 'pythn'", 127),
     Command("run -- python trian.py", "can't open file", 2),
     Command("run -- train.py", "A script is started by its interpreter: `python train.py`", 127),
@@ -51,6 +55,7 @@ COMMANDS = [
     Command("experiment describe 99", "`core-sdk experiment list` shows those that exist", 3),
     Command(f"checkpoint describe {UNKNOWN}", "`core-sdk checkpoint list` shows those that exist", 3),
     Command("trial list --where lrr>0.1", "did you mean lr?", 2),
+    Command("trial list --where state=COMPLETE", "state is never 'COMPLETE', but one of ACTIVE, QUEUED,", 2),
     Command("trial list --sort accuracyy", "did you mean accuracy?", 2),
     Command("trial metrics 1 --metric los", "The metrics: loss, accuracy.", 3),
     Command("trial plot 1 --metric los", "The metrics: loss, accuracy.", 3),
@@ -136,7 +141,18 @@ def reporting(arguments: str) -> str:
     return within(f"core_context.train.report_training_metrics({arguments})")
 
 
+STORE = "core_context.checkpoint.store_path({'steps_completed': 1})"
+RESTORE = "core_context.checkpoint.restore_path"
 PROGRAMS = [
+    Program(reporting("True, {'loss': 1.0}"), "steps_completed is True, a bool; it must be an int"),
+    Program(reporting("2.0, {'loss': 1.0}"), "steps_completed is 2.0, a float; it must be an int"),
+    Program("import core_sdk\ncore_sdk.core.init(steps_completed=True)", "steps_completed is True, a bool; it must be"),
+    Program(within(f"with {STORE} as path: (path / 'a').touch()"), "write `with ….store_path(…) as (path, storage_id)"),
+    Program(within(f"path, storage_id = {STORE}"), "write `with ….store_path(…) as (path, storage_id):`"),
+    Program(within(f"open({STORE}, 'w')"), "write `with ….store_path(…) as (path, storage_id):`"),
+    Program(within(STORE), "a call did nothing, for it stands without `with`", 0),
+    Program(within(f"with {RESTORE}(None): pass"), "`info.latest_checkpoint` is None in a training that begins"),
+    Program(within(f"{RESTORE}('a') / 'model.pt'"), "write `with ….restore_path(…) as path:`"),
     Program(reporting("1, {'loss': '0.5'}"), "metric 'loss' of group 'training' is a str; a metric is a number"),
     Program(reporting("1, {'loss': None}"), "metrics that are None are left out", 0),
     Program(reporting("1, {'loss': [1.0, 2.0]}"), "is a list; a metric is a number"),
@@ -229,7 +245,7 @@ def in_that_home(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
 @pytest.mark.parametrize("mistake", COMMANDS, ids=lambda mistake: mistake.arguments)
 def test_a_command_says_what_to_type_instead(mistake: Command, place: Path, warm_cli: WarmCli) -> None:
     """Each mistyped command is answered with what is wrong and what there is."""
-    ended = warm_cli.run(place, *mistake.arguments.split())
+    ended = warm_cli.run(place, *shlex.split(mistake.arguments))
 
     assert mistake.says in ended.output + ended.errors
     assert ended.status == mistake.status

@@ -16,7 +16,7 @@ from core_sdk._home import Home
 from core_sdk._home.rows import CheckpointRow
 from core_sdk._interfaces.cli._arguments import Force, Since, Yes
 from core_sdk._interfaces.cli._group import command_group
-from core_sdk._interfaces.cli._home import open_home
+from core_sdk._interfaces.cli._home import in_home, open_home
 from core_sdk._interfaces.cli._ids import OfExperiment, OfTrial, StorageId, StorageIds
 from core_sdk._interfaces.cli.checkpoint import gc, verify
 from core_sdk._interfaces.cli.checkpoint.export import export
@@ -80,7 +80,7 @@ def list_checkpoints(
         raise typer.BadParameter(f"no checkpoint was validated with the metric {metric!r}. Those known are: {names}")
     columns = [*_COLUMNS[:_METRIC_AT], *_metric_column(shown, metric), *_COLUMNS[_METRIC_AT:]]
     shown = limited(shown, limit, form, are_ordered=True)
-    print_rows(shown, CheckpointRow, columns, form, "No checkpoints.")
+    print_rows(shown, CheckpointRow, columns, form, f"No checkpoints {in_home(open_home())}.")
 
 
 def _best_first(rows: Sequence[CheckpointRow], experiment: int | None, chosen: str | None) -> list[CheckpointRow]:

@@ -14,7 +14,7 @@ from core_sdk._home.finding.facts import Facts, read_facts
 from core_sdk._home.rows import ExperimentRow
 from core_sdk._interfaces.cli._arguments import BestMetric, Force, Labels, Remove, Since, SmallerIsBetter, Yes
 from core_sdk._interfaces.cli._group import command_group
-from core_sdk._interfaces.cli._home import open_home
+from core_sdk._interfaces.cli._home import in_home, open_home
 from core_sdk._interfaces.cli._ids import Experiments, parse_experiment
 from core_sdk._interfaces.cli.experiment import looking, steering, submitting
 from core_sdk._interfaces.cli.experiment.looking import why_no_best
@@ -55,11 +55,12 @@ def list_experiments(
 ) -> None:
     """List experiments. With --since, those that were created since then."""
     form = choose_form(as_json, as_csv, fields)
-    with open_view(open_home()) as view:
+    home = open_home()
+    with open_view(home) as view:
         rows = [row for row in view.experiments() if every or not row.is_archived]
     rows = [row for row in rows if since is None or row.created >= since]
     rows = limited(rows, limit, form)
-    print_rows(rows, ExperimentRow, _COLUMNS, form, "No experiments yet: the first trial begins one.")
+    print_rows(rows, ExperimentRow, _COLUMNS, form, f"No experiments yet {in_home(home)}: the first trial begins one.")
 
 
 @app.command()

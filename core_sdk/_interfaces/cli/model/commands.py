@@ -12,7 +12,7 @@ from core_sdk._ground.records import ModelVersionRecord, from_json, strict_json
 from core_sdk._home.registry import ModelRow, Registry
 from core_sdk._interfaces.cli._arguments import Yes
 from core_sdk._interfaces.cli._group import command_group
-from core_sdk._interfaces.cli._home import open_home
+from core_sdk._interfaces.cli._home import in_home, open_home
 from core_sdk._interfaces.cli._ids import Model, StorageId
 from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, choose_form
 from core_sdk._interfaces.render.output import Properties, confirm, print_one, print_rows
@@ -70,10 +70,9 @@ def list_models(
 ) -> None:
     """List models."""
     form = choose_form(as_json, as_csv, fields)
-    rows = [
-        ModelRow.recorded(record) for record in Registry(open_home()).models() if archived or not record.is_archived
-    ]
-    print_rows(rows, ModelRow, _MODEL_COLUMNS, form, "No models.")
+    home = open_home()
+    rows = [ModelRow.recorded(record) for record in Registry(home).models() if archived or not record.is_archived]
+    print_rows(rows, ModelRow, _MODEL_COLUMNS, form, f"No models {in_home(home)}.")
 
 
 @app.command()

@@ -12,7 +12,7 @@ import typer
 from core_sdk._home import open_view
 from core_sdk._home.finding.best import deciding_metric
 from core_sdk._interfaces.cli._arguments import BestMetric, Since, SmallerIsBetter, Sort, Where
-from core_sdk._interfaces.cli._home import hear_of_slurm, open_home
+from core_sdk._interfaces.cli._home import hear_of_slurm, in_home, open_home
 from core_sdk._interfaces.cli._ids import OfExperiment, TrialId, TrialIds
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.cli.trial.description import describe_trial
@@ -86,7 +86,7 @@ def list_trials(
         sys.stdout.writelines(f"{one.row.trial_id}\n" for one in found)
         return
     if not found and form.is_table:
-        nothing = "No trials yet: `core-sdk run -- python train.py` starts one."
+        nothing = f"No trials yet {in_home(home)}: `core-sdk run -- python train.py` starts one."
         typer.echo("No trial fulfils the condition." if has_trials else nothing)
         return
     if experiment is not None and form.is_table:
