@@ -1,8 +1,10 @@
 """Decides how an attempt has ended. Lists, and the last line and exit status of `core-sdk run`, use the same rule.
 
 There are two sources: what the script records as it leaves its Context, and the exit status that its agent records. A
-failure in one of them is a failure. Otherwise the script's record counts, and without one the exit status. If whoever
-stopped or killed the attempt has settled the trial's state, that takes precedence over both.
+failure in one of them is a failure, except after a stop: a script that has stopped as asked and left its Context can be
+resumed, and a stop makes other launchers than ours (torchrun, mpirun) exit with a failure of their own. Otherwise the
+script's record counts, and without one the exit status. If whoever stopped or killed the attempt has settled the
+trial's state, that takes precedence over both.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = Non
     is_stop = end.outcome == "paused" or (not has_left and end.stop_source is not None)
     if end.exit_code not in _good_statuses(end, has_left=has_left, is_stop=is_stop):
         failure = _last_line(end.error) or _failure(end.exit_code or 0)
-        return "ERROR", failure + (", after it had left its Context" if has_left else "")
+        failure += ", after it had left its Context" if has_left else ""
+        if end.outcome == "paused":
+            return "PAUSED", "; ".join(filter(None, (end.stop_source, failure)))
+        return "ERROR", failure
     return ("PAUSED", end.stop_source or "") if is_stop else ("COMPLETED", "")
 
 

@@ -47,7 +47,7 @@ from core_sdk._home.states import AttemptEnd, experiment_state, trial_state
         *((AttemptEnd("paused", None, "Ctrl-C", code), ("PAUSED", "Ctrl-C")) for code in (0, 75, -2, 130)),
         (
             AttemptEnd("paused", None, "SIGTERM", 1),
-            ("ERROR", "its process exited with status 1, after it had left its Context"),
+            ("PAUSED", "SIGTERM; its process exited with status 1, after it had left its Context"),
         ),
         (AttemptEnd(outcome="invalid_hp", exit_code=1), ("COMPLETED", "invalid hyperparameters")),
         (AttemptEnd(outcome="error", error="ValueError: bad\n", exit_code=0), ("ERROR", "ValueError: bad")),

@@ -20,8 +20,6 @@ STOPPED = 75
 WELL = (0, STOPPED)
 ENDED_BY_STOP = tuple(code for number in (signal.SIGTERM, signal.SIGUSR1) for code in (-number, 128 + number))
 """The statuses of a process that a stop has ended: a rank that has left its Context does nothing else."""
-INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
-"""The statuses of a process that Ctrl-C has ended."""
 
 # The texts that a rank writes when it has lost its peer. Each pattern names its library, because the loss of a
 # connection of the script's own is a cause like any other.

@@ -44,6 +44,12 @@ class CaughtSignals:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _leave_to_the_pipe)
 
+    @staticmethod
+    def ignore() -> None:
+        """Ignores signals from now on, since the outcome is known. Python's own end would let them end this process."""
+        for number in (*STOPS, signal.SIGHUP, *USER_SIGNALS):
+            signal.signal(number, signal.SIG_IGN)
+
     def ring(self) -> None:
         """Ends a `wait`. Any thread may call it."""
         with contextlib.suppress(BlockingIOError):  # the pipe is full, and wakes anyway

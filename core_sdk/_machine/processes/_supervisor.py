@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from core_sdk._machine.processes._causes import ENDED_BY_STOP, INTERRUPTED, STOPPED, TRACEBACK, RankSeen, failed
+from core_sdk._machine.processes._causes import ENDED_BY_STOP, STOPPED, TRACEBACK, RankSeen, failed
 from core_sdk._machine.processes._failure_text import place_of_stack
 from core_sdk._machine.processes._guardian import Guardian
 from core_sdk._machine.processes._guardian_process import end_marked
@@ -215,10 +215,10 @@ class Supervisor:
     def _outcome(self, deaths: Mapping[int, RankSeen], is_alone: bool) -> Outcome | None:
         is_running = len(deaths) < len(self._ranks.pids)
         left = self._statements.left()
-        # The shell around a rank that has saved dies of the Ctrl-C that has asked the rank to stop.
-        harmless = (*ENDED_BY_STOP, *(INTERRUPTED if self._statements.is_stopped() else ()))
+        # A rank that has stopped as asked and left its Context has ended well, whatever it exits with afterwards.
+        is_stopped = self._statements.is_stopped()
         deaths = {
-            rank: replace(death, code=0) if rank in left and death.code in harmless else death
+            rank: replace(death, code=0) if rank in left and (is_stopped or death.code in ENDED_BY_STOP) else death
             for rank, death in deaths.items()
         }
         failures = failed([*deaths.values()])

@@ -91,7 +91,7 @@ def test_a_run_ends_as_its_script(cli: Cli, write_script: WriteScript, source: s
     [
         ("pass", "raise SystemExit(7)", 7, "ERROR", "exited with status 7, after it had left its Context"),
         ("pass", "os.kill(os.getpid(), signal.SIGTERM)", 0, "COMPLETED", "trial 1 completed"),
-        (STOP, "raise SystemExit(1)", 1, "ERROR", "exited with status 1, after it had left its Context"),
+        (STOP, "raise SystemExit(1)", 75, "PAUSED", "exited with status 1, after it had left its Context"),
         (STOP, "os.kill(os.getpid(), signal.SIGTERM)", 75, "PAUSED", "is paused (SIGTERM)"),
         ("raise KeyboardInterrupt", "pass", 130, "CANCELED", "trial 1 was canceled"),
         ("raise ValueError('bad')", "pass", 1, "ERROR", "failed (ValueError: bad)"),
@@ -100,7 +100,7 @@ def test_a_run_ends_as_its_script(cli: Cli, write_script: WriteScript, source: s
 def test_the_state_the_last_line_and_the_exit_status_agree(
     cli: Cli, write_script: WriteScript, in_context: str, after: str, status: int, state: str, words: str
 ) -> None:
-    """State, last line and exit status agree: any failure counts, and otherwise the Context decides."""
+    """State, last line and status agree: any failure counts, except after a stop; otherwise the Context decides."""
     script = write_script(
         f"""
         import contextlib, os, signal

@@ -89,6 +89,30 @@ def test_what_a_script_saves_and_prints_after_a_stop_is_kept(
     assert output == log.read_text()
 
 
+def test_ranks_that_have_saved_under_torchrun_are_paused(
+    home: Home, start_cli: StartCli, write_script: WriteScript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A SIGTERM to every process makes torchrun exit with 1, and the trial is PAUSED, as its ranks have recorded."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+    start = start_cli("run", "--", sys.executable, *torchrun, str(write_script(SAVING)))
+    log = home.root / "runs" / "1" / "1.log"
+    wait_for(lambda: log.exists() and log.read_text().count("started") == 2)
+    run = psutil.Process(start.process.pid)
+
+    for process in [*run.children(recursive=True), run]:
+        with contextlib.suppress(psutil.NoSuchProcess):  # one may have ended since we looked
+            process.send_signal(signal.SIGTERM)
+    status, _, errors = start.wait()
+
+    exit_record = home.trial(1).read_exit(1)
+    assert exit_record is not None and exit_record.code == 1
+    with Tracker().index() as index:
+        assert index.trial(1).state == "PAUSED"
+        assert len(index.checkpoints(trial_id=1)) == 1
+    assert status == 75, errors
+
+
 def test_a_signal_at_the_very_start_does_not_end_the_agent(home: Home, tmp_path: Path) -> None:
     """A signal that arrives before the agent's first instruction does not end it."""
     agent = Agent()
@@ -149,3 +173,33 @@ def test_a_reader_who_stalls_does_not_keep_an_ended_trial_running(home: Home, st
 
     assert was_waiting
     assert stalled.wait(TIMEOUT_S) == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize(("is_paused", "status"), [(True, 75), (False, 0)])
+def test_signals_after_the_end_of_the_script_do_not_change_the_status(
+    start_cli: StartCli, write_script: WriteScript, tmp_path: Path, is_paused: bool, status: int
+) -> None:
+    """The command exits with the status for its trial, however often it is signalled after its script has ended."""
+    script = write_script(
+        f"""
+        import pathlib, time
+        from core_sdk import core
+        with core.init() as context:
+            print("started", flush=True)
+            while {is_paused} and not context.preempt.should_preempt():
+                time.sleep(0.01)
+        pathlib.Path("ended").touch()
+        """
+    )
+    run = start_cli("run", "--", sys.executable, str(script))
+    run.read_until("started")
+    if is_paused:
+        run.process.send_signal(signal.SIGTERM)
+    wait_for((tmp_path / "ended").exists)
+
+    while run.process.poll() is None:
+        run.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.process.wait(0.01)
+
+    assert run.wait()[0] == status

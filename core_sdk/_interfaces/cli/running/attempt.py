@@ -96,6 +96,7 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], AttemptStart]) -> int:
     for further_id, (further_state, further_reason) in further.items():
         because = f" ({further_reason})" if further_reason else ""
         say(f"trial {further_id}, which its program has begun after it: {further_state}{because}")
+    caught.ignore()
     if state == "COMPLETED" and any(each == "PAUSED" for each, _ in further.values()):
         return ExitCode.PAUSED
     if state == "COMPLETED" and end.num_dropped:
