@@ -18,7 +18,11 @@ def last_error() -> BaseException | None:
 
 
 class ProgramExit:
-    """The exit of this program. There is one, whatever the number of its trainings."""
+    """The exit of this program. There is one, whatever the number of its trainings.
+
+    `sys.exit`, `exit` and `quit` are replaced by functions that note the status while somebody watches, and until the
+    program's exit if that is to have another status.
+    """
 
     _only: ClassVar[ProgramExit | None] = None
 
@@ -26,19 +30,30 @@ class ProgramExit:
         self.status: object = None
         """The argument of the last call of `sys.exit`, `exit` or `quit`."""
         self._process = os.getpid()
+        self._num_watchers = 0
+        self._replaced: list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]] = []
+        """The modules and names of the replaced functions, with the originals and ours."""
         self._status_if_well_by_trial: dict[object, int] = {}
         self._status_by_error: dict[int, int] = {}
-        for module, name in ((sys, "exit"), (builtins, "exit"), (builtins, "quit")):
-            if hasattr(module, name):  # `python -S` has no `quit`
-                setattr(module, name, self._noting(getattr(module, name)))
         weakref.finalize(self, self._decide)
 
     @classmethod
     def watched(cls) -> ProgramExit:
-        """Returns the exit of this program, which is watched from the first call on."""
+        """Returns the exit of this program, which is watched until as many calls of `leave`."""
         if cls._only is None:
             cls._only = cls()
+        cls._only._watch()
         return cls._only
+
+    def leave(self) -> None:
+        """Ends the watching that one call of `watched` has begun."""
+        self._num_watchers -= 1
+        if self._num_watchers > 0 or self._status_if_well_by_trial:
+            return
+        while self._replaced:
+            module, name, original, noting = self._replaced.pop()
+            if getattr(module, name, None) is noting:  # the script may have replaced it meanwhile
+                setattr(module, name, original)
 
     def replace(self, status: int, trial: object) -> None:
         """Makes the program exit with `status` instead of 0, unless it begins an attempt of `trial` again.
@@ -54,6 +69,16 @@ class ProgramExit:
     def begin(self, trial: object) -> None:
         """Begins an attempt of `trial`, whose attempts before no longer say how the program exits."""
         self._status_if_well_by_trial.pop(trial, None)
+
+    def _watch(self) -> None:
+        self._num_watchers += 1
+        if self._replaced:
+            return
+        for module, name in ((sys, "exit"), (builtins, "exit"), (builtins, "quit")):
+            if (original := getattr(module, name, None)) is not None:  # `python -S` has no `quit`
+                noting = self._noting(original)
+                setattr(module, name, noting)
+                self._replaced.append((module, name, original, noting))
 
     def _noting(self, leave: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(leave)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk._distributed import DistributedContext
-from core_sdk._ground.environment import Environment, is_home_spooled, leave_job, use_run_info, use_trial_seed
+from core_sdk._ground.environment import Environment, is_home_spooled, leave_job, use_run_info
 from core_sdk._ground.ownership import describe_foreign_owner
 from core_sdk._ground.records import AttemptStarted, ClusterInfo, TrialRecord
 from core_sdk._home import Home, TrialFolder
@@ -76,7 +76,6 @@ def claim_together(
     if is_restart(info, attempt.folder.trial_id, attempt.number) and attempt.is_home_shared:
         # The launcher has given this process, as it gave its predecessor, what was true for the first attempt.
         use_run_info(attempt.folder.run_info_path(attempt.number))
-    use_trial_seed(attempt.info.trial.trial_seed)
     return attempt
 
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Literal, Protocol
 
 from core_sdk._distributed import DistributedContext
-from core_sdk._ground.environment import is_script, launch_directory, stop_signals
+from core_sdk._ground.environment import BegunTrial, is_script, launch_directory, stop_signals
 from core_sdk._ground.exiting import ProgramExit
 from core_sdk._ground.keywords import STEPS, add_what_was_meant
 from core_sdk._ground.pickling import OfOneProcess
@@ -155,14 +155,18 @@ class Context(OfOneProcess):
         self._attempt = attempt
         self._journal = journal
         program = ProgramExit.watched() if is_script() else None
-        self._ending = Ending(attempt, self.checkpoint, storage, preempt, distributed, program, is_started_again)
         self._open = contextlib.ExitStack()
+        if program is not None:
+            self._open.callback(program.leave)
+        self._ending = Ending(attempt, self.checkpoint, storage, preempt, distributed, program, is_started_again)
         self._services: list[Service] = [*services, preempt]
         self._is_started = False
         self._is_in_block = False
         self._all.add(self)
         ending = self._ending
         self._open.callback(lambda: distributed.close(ending.error))
+        if not is_writer:
+            self._open.callback(BegunTrial(self.info.trial.trial_seed).close)
         # SIGTERM is released late, since a second one must not kill the process before the end is recorded.
         self._open.callback(preempt.close)
         self._open.callback(storage.close)
@@ -224,7 +228,8 @@ class Context(OfOneProcess):
         """Ends the attempt; does nothing the second time, and in a forked child.
 
         Without arguments, an error that is being raised, as in `finally:`, is the attempt's. Waits for a save in the
-        background. Closes every part, even if closing another one fails. Raises the failure of that save, and
+        background. Closes every part, even if closing another one fails, and gives back what was opened and replaced:
+        files, threads, handlers of signals, `sys.exit`. Raises the failure of that save, and
         `ReportsDroppedError` if records were lost.
         """
         if self._finalizer.detach() is None or self._ending.is_foreign():

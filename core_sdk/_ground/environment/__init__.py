@@ -6,7 +6,6 @@
 | `CORE_SDK_SLOTS`    | the directory by which all users of a machine share its slots; default: /tmp/core-sdk-slots |
 | `CORE_SDK_SPOOLED_HOME` | to a worker that cannot see the home: where that is; `CORE_SDK_HOME` is its spool   |
 | `CORE_SDK_RUN_INFO` | a JSON file (mode 0600) with what `get_cluster_info()` returns                |
-| `CORE_SDK_SEED`     | from a process to itself: its pid, and the seed of the trial that it has begun |
 | `CORE_SDK_LAUNCH_DIR` | from a launcher, or a worker group, to its ranks: its private directory     |
 | `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
 | `CORE_SDK_CHANNEL_KEY` | the secret that ranks on several nodes share, if no store gives them one      |
@@ -85,13 +84,13 @@ from core_sdk._ground.environment._ranks import (
     torchrun_launch,
 )
 from core_sdk._ground.environment._run_info import (
+    BegunTrial,
     get_cluster_info,
     has_begun_attempt,
     run_info,
     run_info_used,
     trial_seed,
     use_run_info,
-    use_trial_seed,
 )
 from core_sdk._ground.environment._settings import (
     AzureSettings,

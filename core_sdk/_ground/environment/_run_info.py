@@ -6,9 +6,10 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from core_sdk._ground.environment._settings import Environment
-from core_sdk._ground.environment.names import RUN_INFO_VARIABLE, SEED_VARIABLE
+from core_sdk._ground.environment.names import RUN_INFO_VARIABLE
 from core_sdk._ground.records import PLACED, ClusterInfo, decode_file, from_json
 from core_sdk.errors import AttemptError
 
@@ -43,20 +44,32 @@ def use_run_info(path: Path) -> None:
     os.environ[RUN_INFO_VARIABLE] = str(path)
 
 
-def use_trial_seed(seed: int) -> None:
-    """Makes `trial_seed()` return the seed of the trial that this process has begun."""
-    os.environ[SEED_VARIABLE] = f"{os.getpid()}:{seed}"
+class BegunTrial:
+    """A trial that this process has begun. `trial_seed()` returns its seed until it is closed."""
+
+    _open: ClassVar[list[BegunTrial]] = []
+    _process: ClassVar[int | None] = None
+    """The process that has begun the last one: a forked child has begun none."""
+
+    def __init__(self, seed: int) -> None:
+        if not has_begun_attempt():
+            BegunTrial._process, BegunTrial._open = os.getpid(), []
+        self.seed = seed
+        self._open.append(self)
+
+    def close(self) -> None:
+        self._open.remove(self)
 
 
 def has_begun_attempt() -> bool:
     """Returns whether this process has begun an attempt before."""
-    return os.environ.get(SEED_VARIABLE, "").partition(":")[0] == str(os.getpid())
+    return BegunTrial._process == os.getpid()
 
 
 def trial_seed() -> int | None:
-    """Returns the seed of the trial that this process has begun, or else was started for; None if there is none."""
-    if has_begun_attempt():
-        return int(os.environ[SEED_VARIABLE].partition(":")[2])
+    """Returns the seed of the trial that this process trains, or else was started for; None if there is none."""
+    if has_begun_attempt() and BegunTrial._open:
+        return BegunTrial._open[-1].seed
     info = get_cluster_info()
     return None if info is None else info.trial.trial_seed
 
