@@ -45,9 +45,9 @@ def read_news(folder: TrialFolder, start: StreamPosition) -> NewsStretch:
         position = StreamPosition(position.attempt + 1)
 
 
-def read_validations(folder: TrialFolder, attempt: int, rank: Source) -> list[tuple[Report, StreamPosition]]:
-    """Returns the validation reports of a rank or a writer in an attempt, each with the position that follows it."""
-    news, _ = _read_news(folder, StreamPosition(attempt), rank)
+def read_validations(folder: TrialFolder, start: StreamPosition, rank: Source) -> list[tuple[Report, StreamPosition]]:
+    """Returns the validation reports of a rank or a writer since `start`, each with the position that follows it."""
+    news, _ = _read_news(folder, start, rank)
     return [(each.record, each.end) for each in news if isinstance(each.record, Report)]
 
 

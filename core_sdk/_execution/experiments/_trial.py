@@ -15,6 +15,7 @@ from core_sdk._ground.records import (
     AttemptOutcome,
     AttemptOver,
     KillSent,
+    Source,
     StopSent,
     ValidationRead,
 )
@@ -64,8 +65,8 @@ class TrialStateMachine:
         self.boot = ""
         self.position = (0, 0)
         """The position up to which the searcher knows the reports: an attempt, and an offset in its journal."""
-        self.other_position = (0, 0)
-        """The same position in the journal of another rank or a writer, since the attempt began."""
+        self.other_positions: dict[tuple[int, Source], int] = {}
+        """The offset up to which they are known in each journal of another rank or a writer, by attempt and source."""
         self.is_told_by_chief = False
         """Whether rank 0 has reported the searcher's metric since the attempt began."""
         self.lengths: tuple[int, ...] = ()
@@ -134,7 +135,7 @@ class TrialStateMachine:
         self.attempt, self.slots, self.boot = event.attempt, tuple(event.slots), event.boot
         self.last_attempt = event.attempt
         self.position = event.attempt, 0
-        self.other_position, self.is_told_by_chief = (0, 0), False
+        self.is_told_by_chief = False
         self.num_attempts += 1
         self.stop = self.kill = self.reported_after_stop = None
 
@@ -147,12 +148,17 @@ class TrialStateMachine:
         elif time - self.reported_after_stop >= _HEARD_S:
             self.ignored_stop = self.stop.reason
 
+    def note_position(self, event: ValidationRead) -> None:
+        """Notes how far the journal is known from which the report comes."""
+        if event.rank == 0:
+            self.position = event.attempt, event.offset
+        else:
+            self.other_positions[event.attempt, event.rank] = event.offset
+
     def read(self, event: ValidationRead) -> bool:
         """Records a report. Returns False if the searcher was told of it before, or if the trial is to end."""
-        if event.rank != 0:
-            self.other_position = event.attempt, event.offset
-        else:
-            self.position = event.attempt, event.offset
+        self.note_position(event)
+        if event.rank == 0:
             self.is_told_by_chief = self.is_told_by_chief or event.metric is not None
         if self.is_over or self.wish >= Wish.STOP:
             return False

@@ -388,7 +388,7 @@ class ExperimentStateMachine:
         is_counted = event.is_operation or not trial.lengths
         self._reported.note(event, is_counted=is_counted)
         if not is_counted:
-            trial.position = event.attempt, event.offset
+            trial.note_position(event)
             return
         is_heard = trial.read(event)
         if self.closing is None and is_heard:

@@ -430,13 +430,11 @@ class Run:
     def _read_other(self, trial: TrialStateMachine, number: int, source: Source) -> bool:
         """Records what a rank or a writer has told of an attempt since. Returns whether it has told the metric."""
         folder = self._home.folder(trial.trial_id or 0)
-        read = [
-            self._validation(trial, report, end, source) for report, end in read_validations(folder, number, source)
-        ]
+        start = StreamPosition(number, trial.other_positions.get((number, source), 0))
+        read = [self._validation(trial, report, end, source) for report, end in read_validations(folder, start, source)]
         told = [each for each in read if each.metric is not None]
         for each in told:
-            if (each.attempt, each.offset) > trial.other_position:
-                self.record(each)
+            self.record(each)
         return bool(told)
 
     def _validation(

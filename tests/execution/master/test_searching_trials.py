@@ -271,12 +271,13 @@ def test_the_search_hears_rank_0_or_the_lowest_rank_that_reports_its_metric(
     assert search.state == "COMPLETED"
     assert heard(home, experiment_id) == [(rank, rank + 1 / epoch) for epoch in range(1, 5)]
     with open_view(home) as view:
-        assert view.best_validations(experiment_id, "loss", smaller_is_better=True) == {1: rank + 1 / 4}
+        assert view.best_values(experiment_id, "validation", "loss", smaller_is_better=True) == {1: rank + 1 / 4}
 
 
 OF_WRITER = """
 entrypoint: [python, train.py]
-searcher: {name: single, metric: accuracy, writer: evaluator}
+max_restarts: 1
+searcher: {name: single, metric: accuracy, smaller_is_better: false, writer: evaluator}
 """
 
 EVALUATED = """
@@ -284,27 +285,35 @@ import subprocess, sys
 from core_sdk import core
 
 EVALUATE = '''
+import sys
 from core_sdk import core
 with core.init(writer="evaluator") as context:
-    for step in (1, 2):
+    for step in map(int, sys.argv[1]):
         context.train.report_metrics("other", step, {"accuracy": 0.0})
-        context.train.report_validation_metrics(step, {"accuracy": step / 2})
+        context.train.report_validation_metrics(step, {"accuracy": step / 4})
 '''
 with core.init() as context:
-    for step in (1, 2):
-        context.train.report_validation_metrics(step, {"accuracy": 7.0})
-    subprocess.run([sys.executable, "-c", EVALUATE], check=True)
+    for steps in ("12", "34"):
+        for step in map(int, steps):
+            context.train.report_validation_metrics(step, {"accuracy": 7.0})
+        subprocess.run([sys.executable, "-c", EVALUATE, steps], check=True)
+    if context.info.trial.attempt == 1:
+        raise RuntimeError("it is started again")
 """
 
 
-def test_the_search_hears_the_writer_that_its_configuration_names(home: Home, tmp_path: Path) -> None:
+@pytest.mark.parametrize("max_length", ["", ", max_length: {batches: 4}"])
+def test_the_search_hears_the_writer_that_its_configuration_names(home: Home, tmp_path: Path, max_length: str) -> None:
     """A search that names a writer hears its validations, each once, and none of the trial's own script."""
-    experiment_id = submit_text(home, tmp_path, OF_WRITER, EVALUATED)
+    config = OF_WRITER.replace("writer: evaluator", f"writer: evaluator{max_length}")
+    experiment_id = submit_text(home, tmp_path, config, EVALUATED)
 
     search = await_end(home, experiment_id)
 
     assert search.state == "COMPLETED"
-    assert heard(home, experiment_id) == [("evaluator", 0.5), ("evaluator", 1.0)]
+    assert heard(home, experiment_id) == [("evaluator", step / 4) for step in (1, 2, 3, 4)] * 2
+    with open_view(home) as view:
+        assert view.best_values(experiment_id, "validation", "accuracy", smaller_is_better=False) == {1: 1.0}
 
 
 @pytest.mark.parametrize("number", [4, 5])
