@@ -18,6 +18,7 @@ from core_sdk._ground.records import (
     Metric,
     Record,
     Report,
+    SearcherMetric,
     Source,
     metrics_from_json,
 )
@@ -65,8 +66,11 @@ class TrialHistory:
         )
 
 
-def read_history(folder: TrialFolder, *, with_validation: bool = False) -> TrialHistory:
-    reading = _JournalReading(Home(folder.home_root), with_validation)
+def read_history(
+    folder: TrialFolder, *, with_validation: bool = False, metric: SearcherMetric | None = None
+) -> TrialHistory:
+    """Reads the trial's journals. `metric` is the one that decides, which may be a writer's."""
+    reading = _JournalReading(Home(folder.home_root), with_validation, metric)
     for attempt in folder.attempts():
         reading.read(folder.journal_path(attempt), attempt)
     for attempt, rank in folder.other_journals() if with_validation else ():
@@ -84,9 +88,10 @@ def check_listed(folder: TrialFolder, storage_id: str) -> None:
 class _JournalReading:
     """The records of one trial's journals that were read so far."""
 
-    def __init__(self, home: Home, with_validation: bool) -> None:
+    def __init__(self, home: Home, with_validation: bool, metric: SearcherMetric | None) -> None:
         self._home = home
         self._with_validation = with_validation
+        self._metric = metric
         self._wanted = (*_WANTED, f'"{_VALIDATION}"') if with_validation else _WANTED
         self._fold = CheckpointFold()
         self._begun: dict[str, tuple[int, CheckpointBegun]] = {}
@@ -128,9 +133,13 @@ class _JournalReading:
                 self._fold.take(record, attempt)
 
     def _take_validation(self, report: Report, attempt: int, rank: Source) -> None:
-        """Keeps the values of each metric from the lowest rank that has reported it in this attempt."""
+        """Keeps the values of each metric from the lowest rank that has reported it in this attempt.
+
+        Of the metric that decides, it keeps those of its writer, if one is named.
+        """
         for name, value in metrics_from_json(report.metrics).items():
-            if self._validated_by.setdefault((attempt, name), rank) == rank:
+            writer = self._metric.writer if self._metric is not None and self._metric.name == name else None
+            if self._validated_by.setdefault((attempt, name), writer or rank) == rank:
                 self._validations[attempt, report.steps_completed][name] = value
 
     def history(self) -> TrialHistory:

@@ -109,6 +109,8 @@ class TrialRow:
     """The trial of which this one is a variation."""
     hypothesis: Annotated[str, Title("Hypothesis")] = ""
     """What the variation is expected to show."""
+    best_by: Annotated[str, Title("Best by")] = ""
+    """The metric by which it is best, as min.METRIC or max.METRIC; empty leaves that to its experiment."""
     verdict: Annotated[str, Title("Verdict", values=("keep", "discard", ""))] = ""
     """What somebody has decided about it: `keep` or `discard`."""
     verdict_reason: str = ""
@@ -308,12 +310,12 @@ Summary = dict[str, dict[str, dict[str, Metric | None]]]
 
 
 class Figures(NamedTuple):
-    """The last, the smallest and the largest value of a metric of a trial."""
+    """The last, the smallest finite and the largest finite value of a metric of a trial."""
 
     last: Metric
     """The value at its highest step."""
     minimum: Metric | None
-    """None if every value is NaN."""
+    """The smallest finite value; None if no value is finite."""
     maximum: Metric | None
 
 

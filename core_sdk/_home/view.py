@@ -160,7 +160,8 @@ class View(Protocol):
     def checkpoint(self, storage_id: str) -> CheckpointRow:
         """Returns a checkpoint. Raises `CheckpointNotFoundError`."""
 
-    def best_validations(self, experiment_id: int, metric: str, *, smaller_is_better: bool) -> dict[int, Metric]:
-        """Returns the best value of a validation metric by trial. Trials without one are left out. NaN never wins."""
+    def best_values(self, experiment_id: int, group: str, name: str, *, smaller_is_better: bool) -> dict[int, Metric]:
+        """Returns the best finite value of a metric by trial, in the order of ids. Trials without one are left out."""
 
-    def validation_metric_names(self, experiment_id: int) -> set[str]: ...
+    def metric_names(self, experiment_id: int) -> set[tuple[str, str]]:
+        """Returns the group and the name of each metric of the experiment's trials."""

@@ -42,12 +42,10 @@ class BestValidation:
         Raises `ValueError` if the validation lacks the searcher's metric.
         """
         metric = self._compared(metrics)
-        if metric is None:
+        if metric is None or metric.writer is not None:
             return True
         value, best = metrics[metric.name], self._train.get_experiment_best_validation()
-        if best is None or best != best:
-            return True
-        return bool(value < best if metric.smaller_is_better else value > best)
+        return best is None or metric.is_better(value, best)
 
     def searched(self, metrics: Mapping[str, Any]) -> Any:
         """Returns the value of the metric that the search compares. Raises `ValueError` if that metric is unknown."""

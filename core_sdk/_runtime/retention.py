@@ -38,7 +38,7 @@ def to_delete(checkpoints: Sequence[RecordedCheckpoint], config: CheckpointConfi
     """Returns the storage ids of the checkpoints to delete. `checkpoints` are in the order in which they were stored.
 
     The best ones, pinned ones, the ones that `keep_every` keeps, and the newest one, from which the training would go
-    on, are kept. A checkpoint without the score, or with NaN, is worse than all others.
+    on, are kept. A checkpoint without the score, or with one that is not finite, is worse than all others.
     """
     kept = {each.record.storage_id for each in [*best(checkpoints, config), *checkpoints[-1:]]}
     if config.keep_every is not None:
@@ -58,6 +58,6 @@ def _score(checkpoint: RecordedCheckpoint, config: CheckpointConfig) -> float:
         return 0.0
     metrics = from_json(checkpoint.record.metadata.get("metrics") or {})
     value = metrics.get(config.checkpoint_score_attribute)
-    if not isinstance(value, int | float) or math.isnan(value):
+    if not isinstance(value, int | float) or not math.isfinite(value):
         return -math.inf
     return value if config.checkpoint_score_order == "max" else -value

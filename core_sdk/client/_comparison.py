@@ -40,10 +40,10 @@ class Comparison:
         self.group_by = tuple(group_by)
         with open_view(home) as view:
             found = read_facts(view, [view.trial(trial_id) for trial_id in dict.fromkeys(trial_ids)])
-        self._groups, ranking = read_groups(home, found, self.group_by, best)
-        self.best_by = ranking.name if ranking else None
+        self._groups, decides = read_groups(home, found, self.group_by, best)
+        self.best_by = decides.best_name if decides else None
         """The rule for the best trial of a group, min.METRIC or max.METRIC; None if there is no metric."""
-        self.groups = [_compared(group, self.group_by, best_of(group.members, ranking)) for group in self._groups]
+        self.groups = [_compared(group, self.group_by, best_of(group.members, decides)) for group in self._groups]
 
     def __repr__(self) -> str:
         return f"<Comparison of {len(self.groups)} groups by {', '.join(self.group_by) or 'nothing'}>"

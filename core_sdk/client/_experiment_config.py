@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from core_sdk._ground.records import from_json
+from core_sdk._ground.records import SearcherMetric, from_json
 from core_sdk._home import Home, open_view
 
 
@@ -20,7 +20,7 @@ def experiment_config(home: Home, experiment_id: int) -> dict[str, Any]:
         "name": record.name,
         "description": record.description,
         "labels": list(record.labels),
-        "searcher": {"name": "single"} | _plain(record.searcher_metric, name="metric"),
+        "searcher": {"name": "single"} | _searcher(record.searcher_metric),
         "checkpoint_storage": _plain(record.retention),
     }
     if (first := _first_trial(home, experiment_id)) is not None:
@@ -39,6 +39,12 @@ def _first_trial(home: Home, experiment_id: int) -> int | None:
         return min((row.trial_id for row in view.trials(experiment_id)), default=None)
 
 
-def _plain(value: msgspec.Struct | None, **renamed: str) -> dict[str, Any]:
-    fields = {} if value is None else msgspec.to_builtins(value)
-    return {renamed.get(name, name): field for name, field in fields.items()}
+def _searcher(metric: SearcherMetric | None) -> dict[str, Any]:
+    if metric is None:
+        return {}
+    writer = {"writer": metric.writer} if metric.writer else {}
+    return {"metric": metric.name, "smaller_is_better": metric.smaller_is_better, **writer}
+
+
+def _plain(value: msgspec.Struct | None) -> dict[str, Any]:
+    return {} if value is None else dict(msgspec.to_builtins(value))

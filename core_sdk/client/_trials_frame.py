@@ -51,7 +51,7 @@ def _best(home: Home, view: View, experiment_id: int) -> dict[int, dict[str, Met
     metric = searcher_metric(home, experiment_id)
     if metric is None:
         return {}
-    best = view.best_validations(experiment_id, metric.name, smaller_is_better=metric.smaller_is_better)
+    best = view.best_values(experiment_id, "validation", metric.name, smaller_is_better=metric.smaller_is_better)
     return {trial_id: {f"best.validation.{metric.name}": value} for trial_id, value in best.items()}
 
 

@@ -23,16 +23,19 @@ _WAIT_S = 10.0
 def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
     """Records which checkpoints of the experiment to keep: all, unless `checkpoint_storage` is a mapping.
 
-    The newest `init()` decides. If it cannot be recorded, a warning says so, and the old policy stays.
+    The newest `init()` decides, and the newest one that names a metric decides about that. If it cannot be recorded, a
+    warning says so, and the old policy stays.
     """
     policy = RetentionPolicy.checked(checkpoint_storage) if isinstance(checkpoint_storage, Mapping) else None
     metric = SearcherMetric.configured(attempt.info.trial.config.get("searcher"))
+    if metric is None and attempt.record.best_by:
+        metric = SearcherMetric.named(attempt.record.best_by)
     try:
         experiment = Home(attempt.folder.home_root).experiment(attempt.record.experiment_id)
         found = experiment.read()
-        if (found.retention, found.searcher_metric) != (policy, metric):
+        if (found.retention, found.searcher_metric) != (policy, metric or found.searcher_metric):
             with experiment.edit() as record:
-                record.retention, record.searcher_metric = policy, metric
+                record.retention, record.searcher_metric = policy, metric or record.searcher_metric
     except (CoreSDKError, OSError) as error:
         _warn(f"which checkpoints to keep could not be recorded: {error}")
 

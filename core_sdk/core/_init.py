@@ -60,6 +60,8 @@ def init(
     data: Mapping[str, Any] | None = None,
     max_length: int | Mapping[str, int] | None = None,
     seed: int | None = None,
+    metric: str | None = None,
+    larger_is_better: bool | None = None,
     deadline: float | datetime.timedelta | datetime.datetime | None = None,
     stop_notices: str | Sequence[str] | None = None,
     job_id: str | None = None,
@@ -97,6 +99,10 @@ def init(
       `records` or `epochs`. Default: no length; a search brings its own.
     - `seed`: the trial's seed, from 0 to 2147483647, for `core_context.info.trial.trial_seed`. The seed of a search, or
       of `core-sdk run --seed`, has precedence. `init()` seeds no generators. Default: a random number.
+    - `metric`: the metric that says what is best, with its group or without it ("accuracy", "training.loss"), for
+      every command that asks: `core-sdk experiment best`, `trial evidence`, retention. `core-sdk run --metric` and the
+      metric of a search have precedence. Default: none; each command must be told.
+    - `larger_is_better`: how `metric` is read. Default: smaller values are better.
     - `deadline`: when `should_preempt()` becomes true: seconds from now, a `timedelta` from now, or a `datetime`.
       Default: never.
     - `stop_notices`: the clouds ("gce", "ec2") whose metadata servers are asked whether the machine is about to end,
@@ -113,8 +119,8 @@ def init(
     - `trial`: the id or the name of the trial that a writer reports about. Default: the variable CORE_SDK_TRIAL, else
       the trial whose script has started this one.
 
-    A trial that is resumed keeps the `hparams`, `data`, `max_length` and `seed` of its first attempt, and its name,
-    labels and notes, as somebody may have changed them since.
+    A trial that is resumed keeps the `hparams`, `data`, `max_length`, `seed` and `metric` of its first attempt, and its
+    name, labels and notes, as somebody may have changed them since.
 
     On several ranks `init()` is collective. The chief claims the attempt; its arguments describe the trial, and its end
     is the attempt's. All ranks use its home; a rank whose node does not see that home records nothing. The modes, the
@@ -139,6 +145,8 @@ def init(
         "data": data,
         "max_length": max_length,
         "seed": seed,
+        "metric": metric,
+        "larger_is_better": larger_is_better,
         "job_id": job_id,
         "steps_completed": steps_completed,
     }

@@ -274,7 +274,7 @@ def test_of_two_reports_of_a_step_in_one_attempt_the_later_counts(home: Home) ->
         assert index.summary(1)["validation"]["loss"] == {"count": 3, "last": 2, "min": 1, "max": 7, "mean": 10 / 3}
         assert index.figures()[1]["validation"]["loss"] == (2.0, 1.0, 7.0)
         assert [bucket.minimum for bucket in index.buckets(1, "validation", "loss")] == [7.0, 1.0, 2.0]
-        assert index.best_validations(1, "loss", smaller_is_better=False) == {1: 7.0}
+        assert index.best_values(1, "validation", "loss", smaller_is_better=False) == {1: 7.0}
         assert index.checkpoint("a").metrics == {"accuracy": 0.5, "loss": 1.0}
         assert read_history(folder, with_validation=True).checkpoints[0].validation == {"accuracy": 0.5, "loss": 1.0}
         assert everything(index) == rebuilt(home)
@@ -367,7 +367,7 @@ def test_the_int_2_to_the_63_is_compared_as_a_number(home: Home) -> None:
         (bucket,) = index.buckets(1, "validation", "big", 1)
 
         assert (bucket.minimum, bucket.maximum) == (2**63, 1e300)
-        assert index.best_validations(1, "big", smaller_is_better=True) == {1: 2**63}
+        assert index.best_values(1, "validation", "big", smaller_is_better=True) == {1: 2**63}
 
 
 def test_the_figures_of_a_metric_are_of_the_points_that_count(home: Home) -> None:
@@ -421,10 +421,10 @@ def test_the_best_validations_of_an_experiment(home: Home) -> None:
     with Index(home) as index:
         index.refresh()
 
-        assert index.best_validations(1, "loss", smaller_is_better=True) == {1: 0.3, 2: 0.7}
-        assert index.best_validations(1, "accuracy", smaller_is_better=False) == {2: 0.9}
-        assert index.best_validations(1, "no such metric", smaller_is_better=True) == {}
-        assert index.validation_metric_names(1) == {"loss", "accuracy"}
+        assert index.best_values(1, "validation", "loss", smaller_is_better=True) == {1: 0.3, 2: 0.7}
+        assert index.best_values(1, "validation", "accuracy", smaller_is_better=False) == {2: 0.9}
+        assert index.best_values(1, "validation", "no such metric", smaller_is_better=True) == {}
+        assert index.metric_names(1) == {("validation", "loss"), ("validation", "accuracy")}
 
 
 def test_the_figures_of_the_profiler_belong_to_times(home: Home) -> None:

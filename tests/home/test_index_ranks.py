@@ -234,8 +234,8 @@ def test_a_metric_that_rank_0_never_reports_is_seen_of_the_lowest_rank_that_does
         index.refresh()
 
         assert told(index.reports(1)) == [(0, 1, {"loss": 0.5}), (1, 2, {"accuracy": 0.6})]
-        assert index.best_validations(1, "accuracy", smaller_is_better=False) == {1: 0.6}
-        assert index.validation_metric_names(1) == {"accuracy"}
+        assert index.best_values(1, "validation", "accuracy", smaller_is_better=False) == {1: 0.6}
+        assert index.metric_names(1) == {("training", "loss"), ("validation", "accuracy")}
         assert index.checkpoint("a").metrics == {"accuracy": 0.6}
         assert read_history(folder, with_validation=True).checkpoints[0].validation == {"accuracy": 0.6}
         assert index.trial(1).steps_completed == 2

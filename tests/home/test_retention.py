@@ -80,23 +80,23 @@ def test_larger_can_be_better() -> None:
 
 
 @pytest.mark.parametrize("metric", [LOSS, SearcherMetric(name="loss", smaller_is_better=False)])
-def test_of_equal_checkpoints_the_newer_is_better(metric: SearcherMetric) -> None:
-    """Of equal checkpoints the newer one is better, in both directions."""
+def test_of_equal_checkpoints_the_earlier_is_better(metric: SearcherMetric) -> None:
+    """Of equal checkpoints the earlier one is better, in both directions."""
     candidates = [checkpoint("a", 1, 0.5), checkpoint("b", 1, 0.5), checkpoint("c", 2, 0.5), checkpoint("d", 2, 0.5)]
 
-    assert keep(candidates, policy(0, 1, 0), metric).keys() == {"b", "d"}
-    assert keep(candidates, policy(1, 0, 0), metric).keys() == {"d"}
+    assert keep(candidates, policy(0, 1, 0), metric).keys() == {"a", "c"}
+    assert keep(candidates, policy(1, 0, 0), metric).keys() == {"a"}
 
 
 @pytest.mark.parametrize("smaller_is_better", [True, False])
-def test_nan_is_never_best(smaller_is_better: bool) -> None:
-    """A checkpoint with NaN is never the best, and infinity is a number."""
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_never_best(smaller_is_better: bool, value: float) -> None:
+    """A checkpoint with NaN or an infinity is never the best, even if there is no other."""
     metric = SearcherMetric(name="loss", smaller_is_better=smaller_is_better)
-    only_nan = [checkpoint("a", 1, math.nan)]
-    with_infinity = [checkpoint("a", 1, math.nan), checkpoint("b", 1, math.inf)]
+    beside_a_number = [checkpoint("a", 1, value), checkpoint("b", 1, 7.0)]
 
-    assert keep(only_nan, policy(1, 1, 0), metric) == {}
-    assert keep(with_infinity, policy(0, 1, 0), metric).keys() == {"b"}
+    assert keep(beside_a_number[:1], policy(1, 1, 0), metric) == {}
+    assert keep(beside_a_number, policy(1, 1, 0), metric).keys() == {"b"}
 
 
 def test_a_checkpoint_without_the_metric_is_not_the_best_beside_one_that_has_it() -> None:

@@ -14,14 +14,15 @@ from core_sdk._home.finding.facts import Facts, facts
 from core_sdk._home.finding.groups import (
     Aggregate,
     GroupBest,
-    Ranking,
     aggregate,
     best_of,
-    default_ranking,
+    default_metric,
     group_names,
     group_trials,
 )
 from core_sdk._home.rows import Figures, TrialRow
+
+LOSS = SearcherMetric(name="loss")
 
 
 def trial(trial_id: int, *labels: str, loss: float | None = None, **hparams: Any) -> Facts:
@@ -70,11 +71,11 @@ def test_the_ranking_says_which_trial_is_best() -> None:
         trial(5, loss=2),
     ]
 
-    assert best_of(found, Ranking("loss", smaller_is_better=True)) == GroupBest(3, 1.0)
-    assert best_of(found, Ranking.named("max.validation.loss")) == GroupBest(5, 2)
-    assert best_of(found[:2], Ranking("loss", smaller_is_better=True)) is None
+    assert best_of(found, LOSS) == GroupBest(3, 1.0)
+    assert best_of(found, SearcherMetric.named("max.validation.loss")) == GroupBest(5, 2)
+    assert best_of(found[:2], LOSS) is None
     with pytest.raises(ValueError, match=r"min\.METRIC"):
-        Ranking.named("loss")
+        SearcherMetric.named("loss")
 
 
 def test_the_searchers_metric_decides_unless_experiments_differ() -> None:
@@ -82,9 +83,11 @@ def test_the_searchers_metric_decides_unless_experiments_differ() -> None:
     accuracy, loss = SearcherMetric(name="accuracy", smaller_is_better=False), SearcherMetric(name="loss")
     found = [trial(1, loss=1.0)]
 
-    assert default_ranking(found, [None, accuracy, accuracy]) == Ranking("validation.accuracy", False)
-    assert default_ranking(found, [accuracy, loss]) == Ranking("validation.loss", True)
-    assert default_ranking([trial(1)], [None]) is None
+    assert default_metric(found, [None, accuracy, accuracy]) == SearcherMetric(
+        name="validation.accuracy", smaller_is_better=False
+    )
+    assert default_metric(found, [accuracy, loss]) == SearcherMetric(name="validation.loss")
+    assert default_metric([trial(1)], [None]) is None
 
 
 @given(values=st.lists(st.floats(-1e308, 1e308), min_size=1, max_size=20))

@@ -9,14 +9,15 @@ from core_sdk._analysis.charts.common_bins import JoinedMetric, read_common_bins
 from core_sdk._analysis.charts.curves import PICTURE_BUCKETS
 from core_sdk._analysis.charts.grouped_curves import Band, Centre, GroupedCurve, Join, group_curve
 from core_sdk._analysis.charts.horizontal_axis import find_axis, unit
+from core_sdk._ground.records import SearcherMetric
 from core_sdk._home import Home, View
 from core_sdk._home.finding.facts import Facts, problem_with
 from core_sdk._home.finding.groups import (
-    Ranking,
     TrialGroup,
-    default_ranking,
+    default_metric,
     group_labels,
     group_trials,
+    grouped_metric,
     is_named,
     metric_names,
 )
@@ -28,21 +29,23 @@ _WORDS = {"std": " and standard deviation", "sem": " and standard error", "range
 
 def read_groups(
     home: Home, found: Sequence[Facts], names: Sequence[str], best: str | None = None
-) -> tuple[list[TrialGroup], Ranking | None]:
+) -> tuple[list[TrialGroup], SearcherMetric | None]:
     """Returns the groups of the trials, and by what the best trial of a group is found.
 
     `best` is min.METRIC or max.METRIC; without it, the metrics of the searchers decide. Raises `ValueError` for a name
     that no trial has.
     """
-    ranking = None if best is None else Ranking.named(best)
-    for name in (*names, *([f"metrics.{ranking.name}"] if ranking else [])):
+    metric = None if best is None else SearcherMetric.named(best)
+    for name in (*names, *([f"metrics.{metric.best_name}"] if metric else [])):
         if problem := problem_with(name, found):
             raise ValueError(problem)
-    if ranking is None:
+    if metric is not None:
+        metric = grouped_metric(found, metric)
+    else:
         experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
         recorded = (home.experiment(experiment_id).read().searcher_metric for experiment_id in experiment_ids)
-        ranking = default_ranking(found, recorded)
-    return group_trials(found, names), ranking
+        metric = default_metric(found, recorded)
+    return group_trials(found, names), metric
 
 
 def read_group_curves(

@@ -9,36 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core_sdk._analysis.charts.curves import read_curves
-from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._analysis.evidence._bounds import bounded
 from core_sdk._analysis.evidence._code import code_changes
-from core_sdk._ground.records import SearcherMetric, format_number
+from core_sdk._analysis.evidence._curve import DecidingCurve, read_curve
+from core_sdk._ground.records import format_number
 from core_sdk._home import Home, View
-from core_sdk._home.finding.facts import flat_hparams
+from core_sdk._home.finding.best import deciding_metric_of_trial
+from core_sdk._home.finding.facts import flat_hparams, metric_named
 from core_sdk._home.logs.stream import LogReader
-from core_sdk._home.rows import SeriesRow, TrialRow
-from core_sdk.errors import TrialNotFoundError
+from core_sdk._home.rows import TrialRow
+from core_sdk.errors import NotRecordedError, TrialNotFoundError
 
-_NUM_BUCKETS = 28
 _NUM_LOG_LINES = 20
 _MOST_LOG_BYTES = 64 << 10
 _MOST_LINE_CHARS = 160
 _MOST_FILES = 4
 _ABSENT = object()
-
-
-@dataclass(frozen=True)
-class DecidingCurve:
-    """The values of the metric that decides: its points are the means of equally wide stretches of steps."""
-
-    metric: str
-    smaller_is_better: bool
-    points: Sequence[tuple[float, float]]
-    """Steps and values: at most 30, of which two are the true extremes."""
-    best: tuple[float, float]
-    last: tuple[float, float]
-    parent_best: float | None
 
 
 @dataclass(frozen=True)
@@ -53,7 +39,12 @@ class Evidence:
     """The lines of the sources that differ from the parent's, by file; None if they are not known of both."""
     code_notes: list[str]
     """What one must know to trust `changed_lines`, such as files that were edited while the trial ran."""
+    metric: str | None
+    """The metric that decides; None if nobody has said."""
+    metrics: Sequence[str]
+    """The metrics that it has reported, with their groups."""
     curve: DecidingCurve | None
+    """The curve of the metric that decides, or else of any; None if it was not reported."""
     seconds: dict[str, float]
     """The seconds from the start to the first report, from there to the last one, and from there to the end."""
     log: list[str]
@@ -99,24 +90,28 @@ class Evidence:
         return "\n".join(part for part in (*parts, named) if part)
 
     def _curve(self) -> list[str]:
-        if (curve := self.curve) is None:
+        if self.curve is not None:
+            return self.curve.lines()
+        if not self.metrics:
             return ["no metric was reported"]
-        better = "smaller" if curve.smaller_is_better else "larger"
-        against = "" if curve.parent_best is None else f", the parent's {format_number(curve.parent_best)}"
-        return [
-            f"{curve.metric} ({better} is better): best {_point(curve.best)}{against}, last {_point(curve.last)}",
-            " ".join(map(_point, curve.points)),
-        ]
+        return [f"{self.metric} was not reported; there are: {', '.join(self.metrics)}"]
 
 
-def read_evidence(home: Home, view: View, trial_id: int, metric: SearcherMetric | None = None) -> Evidence:
+def read_evidence(
+    home: Home, view: View, trial_id: int, name: str | None = None, smaller_is_better: bool | None = None
+) -> Evidence:
     """Reads the evidence of a trial.
 
-    `metric` decides what is best; without it the searcher's does, or else the first one that was validated, or a metric
-    of its training, of which smaller values are better. Raises `NotFoundError`.
+    The metric that is named decides what is best, or else the recorded one. If there is none, the curve is that of the
+    first metric that was validated, or of one of its training, and none of its values is called the best.
+
+    Raises `NotFoundError`, and `NotRecordedError` for a named metric that no trial of the experiment has reported.
     """
     row = view.trial(trial_id)
-    deciding = metric or home.experiment(row.experiment_id).read().searcher_metric
+    deciding = deciding_metric_of_trial(home, row, name, smaller_is_better)
+    reported = [f"{one.group}.{one.name}" for one in view.series(trial_id)]
+    if name is not None and reported and metric_named(name, view.metric_names(row.experiment_id)) is None:
+        raise NotRecordedError(f"trial {trial_id} has no metric {name!r}", "The metrics", reported)
     try:
         parent = None if row.parent is None else view.trial(row.parent)
     except TrialNotFoundError:  # it was deleted
@@ -127,7 +122,9 @@ def read_evidence(home: Home, view: View, trial_id: int, metric: SearcherMetric 
         changed_hparams={} if parent is None else _differing(parent, row),
         changed_lines=None if code is None else code.files,
         code_notes=[] if code is None else code.notes,
-        curve=_read_curve(view, row, parent, deciding),
+        metric=deciding.name if deciding else None,
+        metrics=reported,
+        curve=read_curve(view, row, parent, deciding),
         seconds=_seconds(view, row),
         log=[] if row.state in ("COMPLETED", "ACTIVE") else _log_tail(home, trial_id),
     )
@@ -137,50 +134,6 @@ def _differing(parent: TrialRow, row: TrialRow) -> dict[str, tuple[Any, Any]]:
     old, new = flat_hparams(parent.hparams), flat_hparams(row.hparams)
     names = [name for name in {**old, **new} if old.get(name, _ABSENT) != new.get(name, _ABSENT)]
     return {name: (old.get(name), new.get(name)) for name in names}
-
-
-def _read_curve(
-    view: View, row: TrialRow, parent: TrialRow | None, deciding: SearcherMetric | None
-) -> DecidingCurve | None:
-    ranked = sorted(view.series(row.trial_id), key=lambda one: (one.group != "validation", one.group != "training"))
-    chosen = next((one for one in ranked if deciding is None or one.name == deciding.name), None)
-    if chosen is None:
-        return None
-    figures = view.figures([row.trial_id])[row.trial_id][chosen.group][chosen.name]
-    if figures.minimum is None or figures.maximum is None:
-        return None
-    smaller_is_better = deciding is None or deciding.smaller_is_better
-    lowest, highest = (_step_of(view, row.trial_id, chosen, value) for value in (figures.minimum, figures.maximum))
-    extremes = {(lowest, figures.minimum), (highest, figures.maximum)}
-    curves = read_curves(view, [Series(row.trial_id, chosen.group, chosen.name)], num_buckets=_NUM_BUCKETS)
-    means = {(one.last_steps, one.mean) for curve in curves for one in curve.buckets if one.mean is not None}
-    return DecidingCurve(
-        metric=f"{chosen.group}.{chosen.name}",
-        smaller_is_better=smaller_is_better,
-        points=sorted(extremes | {point for point in means if point[0] not in (lowest, highest)}),
-        best=(lowest, figures.minimum) if smaller_is_better else (highest, figures.maximum),
-        last=(chosen.last_steps, figures.last),
-        parent_best=None if parent is None else _best_of(view, parent, chosen, smaller_is_better),
-    )
-
-
-def _step_of(view: View, trial_id: int, series: SeriesRow, value: float) -> float:
-    """Returns the first step of an extreme value."""
-    within = (series.first_steps, series.last_steps)
-    while True:
-        buckets = view.buckets(trial_id, series.group, series.name, within=within)
-        found = next(one for one in buckets if value in (one.minimum, one.maximum))
-        narrower = int(found.first_steps), int(found.last_steps)
-        if narrower[0] == narrower[1] or narrower == within:
-            return found.first_steps
-        within = narrower
-
-
-def _best_of(view: View, row: TrialRow, series: SeriesRow, smaller_is_better: bool) -> float | None:
-    figures = view.figures([row.trial_id])[row.trial_id].get(series.group, {}).get(series.name)
-    if figures is None:
-        return None
-    return figures.minimum if smaller_is_better else figures.maximum
 
 
 def _seconds(view: View, row: TrialRow) -> dict[str, float]:
@@ -220,8 +173,3 @@ def _counted(diff: Sequence[str]) -> tuple[int, int]:
 
 def _value(value: object) -> str:
     return "absent" if value is None else format_number(value)
-
-
-def _point(point: tuple[float, float]) -> str:
-    steps, value = point
-    return f"{steps:g}:{format_number(value)}"

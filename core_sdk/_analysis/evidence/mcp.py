@@ -15,7 +15,6 @@ from core_sdk._execution.steering import trials
 from core_sdk._ground.records import strict_json
 from core_sdk._ground.version import __version__
 from core_sdk._home import Home, open_view
-from core_sdk._home.finding.best import deciding_metric
 from core_sdk._home.finding.facts import field_of, problem_with, read_facts
 from core_sdk._home.finding.order import in_order
 from core_sdk._home.finding.tree import trial_tree
@@ -58,21 +57,26 @@ def make_server(home: Home, *, can_write: bool) -> MCPServer:
         lines = [strict_json({name: one.value(name) for name in shown}) for one in chosen]
         return bounded(MOST_BYTES, lines or [f"none of the {len(found)} trials in the home {home.root}"])
 
-    def trial_evidence(trial_id: int, metric: str = "", smaller_is_better: bool = True) -> str:
-        """Show what helps to decide about a trial: what it varies, its curve, its best value, its last error."""
-        with _telling_errors(), open_view(home) as view:
-            row = view.trial(trial_id)
-            chosen = deciding_metric(home, row.experiment_id, metric or None, smaller_is_better if metric else None)
-            return read_evidence(home, view, trial_id, chosen).text()
+    def trial_evidence(trial_id: int, metric: str = "", smaller_is_better: bool | None = None) -> str:
+        """Show what helps to decide about a trial: what it varies, its curve, its best value, its last error.
 
-    def tree_of_trials(root: int | None = None, metric: str = "") -> str:
-        """Show variations below the trials that they vary, each with its verdict, its best value and its hypothesis."""
+        Without `metric` the one decides that was recorded (`core-sdk run --metric`). `smaller_is_better` says how to
+        read a metric that was not recorded, by default true.
+        """
+        with _telling_errors(), open_view(home) as view:
+            return read_evidence(home, view, trial_id, metric or None, smaller_is_better).text()
+
+    def tree_of_trials(root: int | None = None, metric: str = "", smaller_is_better: bool | None = None) -> str:
+        """Show variations below the trials that they vary, each with its verdict, its best value and its hypothesis.
+
+        `metric` and `smaller_is_better` are as in `trial_evidence`.
+        """
         with _telling_errors(), open_view(home) as view:
             if root is not None:
                 view.trial(root)
             branches = trial_tree(read_facts(view, view.trials()), root)
-        lines = [*tree_lines(home, branches, metric or None)] or [f"no variations in the home {home.root}"]
-        return bounded(MOST_BYTES, lines, is_end_kept=True)
+        lines = [*tree_lines(home, branches, metric or None, smaller_is_better)]
+        return bounded(MOST_BYTES, lines or [f"no variations in the home {home.root}"], is_end_kept=True)
 
     for reads in (list_trials, trial_evidence, tree_of_trials):
         server.add_tool(reads, annotations=_READS, structured_output=False)  # else each text is sent twice

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from uuid import UUID
@@ -12,7 +13,7 @@ from core_sdk._execution.experiments.experiment import ExperimentStateMachine
 from core_sdk._execution.experiments.reviving import keep_going
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
 from core_sdk._ground.files import fingerprint
-from core_sdk._ground.records import Event, Metric, ValidationRead, from_json
+from core_sdk._ground.records import Event, Metric, SearcherMetric, ValidationRead, from_json
 from core_sdk._home.folders import Home
 from core_sdk.errors import RecordDamagedError
 
@@ -82,18 +83,19 @@ class Follower(FollowedExperiment):
 
     def __init__(self, home: Home, experiment_id: int) -> None:
         super().__init__(home, experiment_id)
+        self._metric = SearcherMetric(name=self.searcher.metric, smaller_is_better=self.searcher.smaller_is_better)
         self.best: dict[UUID, Metric] = {}
-        """The best value of the searcher's metric, by trial. NaN is ignored."""
+        """The best finite value of the searcher's metric, by trial."""
         self.points: dict[UUID, dict[float, Metric]] = {}
         """The values that the searcher has read of each trial, by length; empty if it reads no lengths."""
 
     @property
     def best_trial(self) -> tuple[int, Metric] | None:
         """The id and the value of the best trial so far; None if there is none."""
-        choose = min if self.searcher.smaller_is_better else max
-        request_id = choose(self.best, key=self.best.__getitem__, default=None)
-        trial_id = None if request_id is None else self.experiment.trials[request_id].trial_id
-        return None if request_id is None or trial_id is None else (trial_id, self.best[request_id])
+        trials = self.experiment.trials
+        reached = {trials[one].trial_id or 0: value for one, value in self.best.items()}
+        trial_id = next(iter(self._metric.best_first(sorted(reached), reached.get)), None)
+        return None if trial_id is None else (trial_id, reached[trial_id])
 
     def read(self) -> Iterator[Event]:
         for event in super().read():
@@ -103,10 +105,9 @@ class Follower(FollowedExperiment):
 
     def _compare(self, event: ValidationRead) -> None:
         value = from_json(event.metric)
-        choose = min if self.searcher.smaller_is_better else max
         if not isinstance(value, int | float):
             return  # a user's own search method may be told any value
         if event.length is not None:
             self.points.setdefault(event.request_id, {})[event.length] = value
-        if value == value:  # not NaN
-            self.best[event.request_id] = choose(value, self.best.get(event.request_id, value))
+        if self._metric.is_better(value, self.best.get(event.request_id, math.nan)):
+            self.best[event.request_id] = value

@@ -212,7 +212,7 @@ def _check_kept(experiment_id: int, before: ExperimentConfig, after: ExperimentC
 def continued_config(config: Mapping[str, Any], trial_id: int, hparams: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the configuration of an experiment with one trial, which begins with the weights of another trial."""
     searcher = config["searcher"]
-    kept = {key: searcher[key] for key in ("metric", "smaller_is_better", "max_length") if key in searcher}
+    kept = {key: searcher[key] for key in ("metric", "smaller_is_better", "writer", "max_length") if key in searcher}
     return {
         **config,
         "hyperparameters": {name: _constant(value) for name, value in hparams.items()},
@@ -255,7 +255,9 @@ def _begin(
                 description=config.description,
                 retention=config.retention,
                 searcher_metric=SearcherMetric(
-                    name=config.searcher.metric, smaller_is_better=config.searcher.smaller_is_better
+                    name=config.searcher.metric,
+                    smaller_is_better=config.searcher.smaller_is_better,
+                    writer=config.searcher.writer,
                 ),
                 is_submitted=True,
                 parent=parent,

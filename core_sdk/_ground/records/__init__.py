@@ -89,7 +89,14 @@ from core_sdk._ground.records._media import (
 )
 from core_sdk._ground.records._metric_names import split_metric_name
 from core_sdk._ground.records._models import ModelRecord, ModelVersionRecord
-from core_sdk._ground.records._retention import RETENTION_KEYS, STORAGE_KEYS, KeepEvery, RetentionPolicy, SearcherMetric
+from core_sdk._ground.records._retention import (
+    RETENTION_KEYS,
+    STORAGE_KEYS,
+    KeepEvery,
+    RetentionPolicy,
+    SearcherMetric,
+    chosen_metric,
+)
 from core_sdk._ground.records._strict_json import fields_of, plain, strict_json
 from core_sdk._ground.records._trial_names import generated_name
 from core_sdk._ground.records._values import (

@@ -94,7 +94,7 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     retention: RetentionPolicy | None = None
     """The policy for keeping checkpoints, as given to the latest `init()`; None keeps all."""
     searcher_metric: SearcherMetric | None = None
-    """The metric by which checkpoints are compared, as given to the latest `init()`."""
+    """The metric that says what is best, as given to the latest `init()` that names one."""
     is_submitted: bool = False
     """False for an experiment that is only a name for trials."""
     parent: Int64 | None = None
@@ -139,6 +139,8 @@ class TrialDescription(msgspec.Struct, kw_only=True):
     """The trial of which this one is a variation."""
     hypothesis: str = ""
     """What the variation is expected to show."""
+    best_by: str = ""
+    """The metric by which it is best, as min.METRIC or max.METRIC; empty leaves that to its experiment."""
     time_limit_s: float | None = None
     """The longest duration of an attempt: then it is asked to stop, and killed if it does not."""
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
+from typing import Any, Self, TypeVar
 
 import msgspec
 
-from core_sdk._ground.records._values import MAX_INT
+from core_sdk._ground.records._values import MAX_INT, Metric
+
+_T = TypeVar("_T")
 
 
 class KeepEvery(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,17 +81,70 @@ class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class SearcherMetric(msgspec.Struct, kw_only=True, frozen=True):
-    """The validation metric by which one checkpoint is better than another."""
+    """The metric that says what is best. Whoever ranks trials, reports or checkpoints asks it.
+
+    Only finite numbers can be the best: NaN and the infinities are worse than all others. Of equal values the one of
+    the earlier trial is better, and within a trial the earlier one.
+    """
 
     name: str
+    """With its group or without it: "loss", "validation.loss"."""
     smaller_is_better: bool = True
+    writer: str | None = None
+    """The writer whose validations count, not those of the trials' scripts."""
 
     @classmethod
     def configured(cls, searcher: Any) -> Self | None:
         """Returns the metric in the `searcher` of an experiment configuration, or None if it names none."""
         if not isinstance(searcher, Mapping) or not isinstance(name := searcher.get("metric"), str):
             return None
-        return cls(name=name, smaller_is_better=bool(searcher.get("smaller_is_better", True)))
+        return cls(
+            name=name,
+            smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+            writer=searcher.get("writer"),
+        )
+
+    @classmethod
+    def named(cls, best_name: str) -> Self:
+        """Returns the metric with this `best_name`. Raises `ValueError`."""
+        extreme, _, name = best_name.partition(".")
+        if extreme not in ("min", "max") or not name:
+            raise ValueError(f"{best_name!r} does not say which trial is best: give min.METRIC or max.METRIC")
+        return cls(name=name, smaller_is_better=extreme == "min")
+
+    @property
+    def best_name(self) -> str:
+        """The name of a trial's best value: min.loss, max.accuracy."""
+        return f"{'min' if self.smaller_is_better else 'max'}.{self.name}"
+
+    def of(self, validation: Mapping[str, Metric]) -> Metric | None:
+        """Returns the value of this metric among those of a validation; None if it has none."""
+        return validation.get(self.name, validation.get(self.name.removeprefix("validation.")))
+
+    def best_first(self, items: Iterable[_T], value: Callable[[_T], Metric | None]) -> list[_T]:
+        """Returns the items that have a finite value, the best first. `items` are in order of age, the oldest first."""
+        found = [(number, item) for item in items if (number := value(item)) is not None and math.isfinite(number)]
+        return [item for _, item in sorted(found, key=itemgetter(0), reverse=not self.smaller_is_better)]
+
+    def is_better(self, value: Metric, other: Metric) -> bool:
+        """Returns whether a value is better than another one that was reported before."""
+        if not (math.isfinite(value) and math.isfinite(other)):
+            return math.isfinite(value) and not math.isfinite(other)
+        return value < other if self.smaller_is_better else value > other
+
+
+def chosen_metric(
+    recorded: SearcherMetric | None, name: str | None, smaller_is_better: bool | None
+) -> SearcherMetric | None:
+    """Returns the metric that decides: the recorded one, or the one that is named; None if there is neither.
+
+    `smaller_is_better` says how to read it. Without that, smaller values of a metric that is not recorded are better.
+    """
+    is_recorded = recorded is not None and name in (None, recorded.name, f"validation.{recorded.name}")
+    metric = recorded if is_recorded or name is None else SearcherMetric(name=name)
+    if metric is None or smaller_is_better is None:
+        return metric
+    return msgspec.structs.replace(metric, smaller_is_better=smaller_is_better)
 
 
 RETENTION_KEYS = RetentionPolicy.__struct_fields__

@@ -11,6 +11,7 @@ import msgspec
 
 from core_sdk._ground.placement import named_job
 from core_sdk._ground.records import (
+    SearcherMetric,
     TrialDescription,
     TrialRecord,
     check_name,
@@ -44,6 +45,9 @@ class Definition:
     data: Mapping[str, Any] | None = None
     max_length: int | Mapping[str, int] | None = None
     seed: int | None = None
+    metric: str | None = None
+    """The metric that says what is best."""
+    larger_is_better: bool | None = None
     job_id: str | None = None
     steps_completed: int | None = None
     """The step after which the script goes on by files of its own, if the trial has begun before."""
@@ -64,6 +68,10 @@ class Definition:
         self.max_length = to_json(self.max_length, "max_length")
         self.seed = None if self.seed is None else check_seed(self.seed)
         self.steps_completed = None if self.steps_completed is None else check_steps(self.steps_completed)
+        if self.metric is not None:
+            check_name("metric", self.metric)
+        elif self.larger_is_better is not None:
+            raise ValueError("larger_is_better says how to read a metric: give metric=…, too")
         self.job = None if self.job_id is None else named_job(check_name("job_id", self.job_id))
         """The job that this process executes. Each start of the job goes on with the same trial."""
 
@@ -131,9 +139,12 @@ def define(record: TrialRecord, definition: Definition) -> None:
         else:
             _warn_of_command_line(record, definition)
             record.hparams = merged_groups(record.hparams, definition.hparams)
-    # A name and notes of the command line have precedence.
+    # A name, notes and a metric of the command line have precedence.
     record.name = record.name or definition.trial_name or ""
     record.notes = record.notes or definition.notes or ""
+    if definition.metric is not None and not record.request_id:  # a search has a metric of its own
+        metric = SearcherMetric(name=definition.metric, smaller_is_better=not definition.larger_is_better)
+        record.best_by = record.best_by or metric.best_name
     record.labels = list(dict.fromkeys([*record.labels, *(definition.labels or ())]))
     if definition.data is not None:
         record.data = dict(definition.data)

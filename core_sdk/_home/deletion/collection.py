@@ -42,7 +42,7 @@ import msgspec
 
 from core_sdk._ground.alive import file_lock
 from core_sdk._ground.files import is_full
-from core_sdk._ground.records import ExperimentRecord, RetentionPolicy, SearcherMetric
+from core_sdk._ground.records import ExperimentRecord, RetentionPolicy, SearcherMetric, chosen_metric
 from core_sdk._home.deletion._by_hand import recording, remove_checkpoint
 from core_sdk._home.deletion._inspection import UNREACHABLE, Inspector
 from core_sdk._home.deletion._planning import ExperimentPlan, Rules, Verdict
@@ -140,7 +140,8 @@ class Collector:
         rules = {experiment_id: rules for experiment_id, rules in found.items() if rules is not None}
         verdicts = self._verdicts({experiment_id: trials[experiment_id] for experiment_id in rules}, rules, references)
         metric = self._request.metric
-        if metric is not None and self._known_metrics and metric not in self._known_metrics:
+        names = set() if metric is None else {metric, metric.removeprefix("validation.")}
+        if names and self._known_metrics and not names & self._known_metrics:
             raise NotRecordedError(
                 f"no validation has the metric {metric!r}", "Those reported are", sorted(self._known_metrics)
             )
@@ -232,7 +233,7 @@ class Collector:
     ) -> list[Verdict]:
         verdicts = []
         for experiment_id, of_experiment in trials.items():
-            histories = self._histories(of_experiment)
+            histories = self._histories(of_experiment, rules[experiment_id].metric)
             self._known_metrics.update(*(history.validation_metrics for history in histories.values()))
             scope = {trial_id for trial_id in histories if self._request.trial_id in (None, trial_id)}
             verdicts += ExperimentPlan(
@@ -240,11 +241,12 @@ class Collector:
             ).verdicts()
         return verdicts
 
-    def _histories(self, trials: Set[int]) -> dict[int, TrialHistory]:
+    def _histories(self, trials: Set[int], metric: SearcherMetric | None) -> dict[int, TrialHistory]:
         histories = {}
         for trial_id in sorted(trials):
             with contextlib.suppress(FileNotFoundError):  # being deleted
-                history = read_history(TrialFolder(self._home.root, trial_id), with_validation=True)
+                folder = TrialFolder(self._home.root, trial_id)
+                history = read_history(folder, with_validation=True, metric=metric)
                 histories[trial_id] = history.as_own() if self._request.with_inherited else history
         return histories
 
@@ -301,13 +303,5 @@ def rules_of(experiment: ExperimentRecord, request: Request) -> Rules | None:
     if experiment.retention is None and not request.policy:
         return None
     recorded = msgspec.to_builtins(experiment.retention or RetentionPolicy())
-    return Rules(RetentionPolicy.checked({**recorded, **request.policy}), _metric(experiment.searcher_metric, request))
-
-
-def _metric(recorded: SearcherMetric | None, request: Request) -> SearcherMetric | None:
-    name = request.metric or (recorded.name if recorded else None)
-    if name is None:
-        return None
-    if request.smaller_is_better is not None:
-        return SearcherMetric(name=name, smaller_is_better=request.smaller_is_better)
-    return recorded if recorded and recorded.name == name else SearcherMetric(name=name)
+    metric = chosen_metric(experiment.searcher_metric, request.metric, request.smaller_is_better)
+    return Rules(RetentionPolicy.checked({**recorded, **request.policy}), metric)

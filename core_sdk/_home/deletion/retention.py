@@ -6,8 +6,7 @@ others may be deleted, after `tracking.deletion.collection` has looked into the 
 policy:
 
 - "Best" needs a value of the searcher's metric at exactly the checkpoint's `steps_completed`, reported by the attempt
-  that stored it: another attempt at the same step measured other weights. NaN is never best. Of equal values the newer
-  checkpoint is better; between trials, the newer trial's checkpoint is.
+  that stored it: another attempt at the same step measured other weights. `SearcherMetric` says which value is better.
 - "Latest" is ranked within each trial, validated or not.
 - "First" is ranked by the order in which checkpoints were stored.
 - A superseded checkpoint (a later attempt resumed from an earlier step) takes part in no ranking.
@@ -19,7 +18,6 @@ policy:
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -95,9 +93,9 @@ def keep(candidates: Sequence[Candidate], policy: RetentionPolicy, metric: Searc
 def _keep_best(
     reasons: Reasons, ranked: Sequence[Candidate], policy: RetentionPolicy, metric: SearcherMetric | None
 ) -> None:
-    comparable = [candidate for candidate in ranked if metric is not None and metric.name in candidate.validation]
+    comparable = [one for one in ranked if metric is not None and metric.of(one.validation) is not None]
     if metric is not None and comparable:
-        best = _best_first(comparable, metric)
+        best = metric.best_first(comparable, lambda one: metric.of(one.validation))
         _note(reasons, best[: policy.save_experiment_best], f"best {policy.save_experiment_best} of the experiment")
         for trial_id, of_trial in _by_trial(best).items():
             _note(reasons, of_trial[: policy.save_trial_best], f"best {policy.save_trial_best} of trial {trial_id}")
@@ -170,15 +168,6 @@ def _protections(candidate: Candidate, references: References) -> list[str]:
     if candidate.trial_id in references.doubtful:
         reasons.append(references.doubtful[candidate.trial_id])
     return reasons
-
-
-def _best_first(candidates: Sequence[Candidate], metric: SearcherMetric) -> list[Candidate]:
-    def value(candidate: Candidate) -> Metric:
-        return candidate.validation[metric.name]
-
-    known = [candidate for candidate in reversed(candidates) if not math.isnan(value(candidate))]
-    # The sort is stable in either direction, so the newer one of equal values stays first.
-    return sorted(known, key=value, reverse=not metric.smaller_is_better)
 
 
 def _by_trial(candidates: Iterable[Candidate]) -> dict[int, list[Candidate]]:

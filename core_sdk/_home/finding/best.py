@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from core_sdk._ground.records import Metric, SearcherMetric, format_number
+from core_sdk._ground.records import Metric, SearcherMetric, chosen_metric, format_number
+from core_sdk._home.finding.facts import metric_named
 from core_sdk._home.folders import Home
-from core_sdk._home.rows import CheckpointRow
+from core_sdk._home.rows import CheckpointRow, TrialRow
 from core_sdk._home.view import View
 
 
@@ -53,52 +54,65 @@ class Best:
 def best_trial(
     home: Home, view: View, experiment_id: int, name: str | None = None, smaller_is_better: bool | None = None
 ) -> Best | None:
-    """Returns the trial with the best value of any validation; None if no metric is known, or none was reported.
-
-    The metric is the searcher's, unless another one is named.
-    """
+    """Returns the trial with the best value of the metric that decides; None if there is no such metric or value."""
     metric = deciding_metric(home, experiment_id, name, smaller_is_better)
-    if metric is None:
+    found = None if metric is None else metric_named(metric.name, view.metric_names(experiment_id))
+    if metric is None or found is None:
         return None
-    reached = view.best_validations(experiment_id, metric.name, smaller_is_better=metric.smaller_is_better)
-    choose = min if metric.smaller_is_better else max
-    trial_id = choose(reached, key=reached.__getitem__, default=None)
+    reached = view.best_values(experiment_id, *found, smaller_is_better=metric.smaller_is_better)
+    trial_id = next(iter(metric.best_first(reached, reached.get)), None)
     if trial_id is None:
         return None
+    group, metric_name = found
     value = reached[trial_id]
-    rows = view.checkpoints(experiment_id=experiment_id)
-    checkpoint = best_checkpoint(rows, metric, (trial_id, value))
+    checkpoint = best_checkpoint(view.checkpoints(experiment_id=experiment_id), metric, (trial_id, value))
     if checkpoint is not None and (checkpoint.trial_id, checkpoint.value) == (trial_id, value):
         steps: int | None = checkpoint.steps_completed
     else:
-        reports = view.reports(trial_id, "validation")
-        steps = next((one.steps_completed for one in reports if one.metrics.get(metric.name) == value), None)
-    return Best(trial_id, metric.name, value, steps, checkpoint)
+        reports = view.reports(trial_id, group)
+        steps = next((one.steps_completed for one in reports if one.metrics.get(metric_name) == value), None)
+    told = metric_name if group == "validation" else f"{group}.{metric_name}"
+    return Best(trial_id, told, value, steps, checkpoint)
 
 
 def deciding_metric(
     home: Home, experiment_id: int, name: str | None, smaller_is_better: bool | None
 ) -> SearcherMetric | None:
-    """Returns the metric that says what is best: the searcher's, or the one that is named, as the options read it.
+    """Returns the metric that says what is best in an experiment; the options are as `chosen_metric` has them."""
+    return chosen_metric(home.experiment(experiment_id).read().searcher_metric, name, smaller_is_better)
 
-    Without an option, smaller values of a metric that is not the searcher's are better. None if no metric is known.
-    """
-    recorded = home.experiment(experiment_id).read().searcher_metric
-    metric = recorded if name is None or (recorded and recorded.name == name) else SearcherMetric(name=name)
-    if metric is None or smaller_is_better is None:
-        return metric
-    return SearcherMetric(name=metric.name, smaller_is_better=smaller_is_better)
+
+def deciding_metric_of_trial(
+    home: Home, trial: TrialRow, name: str | None, smaller_is_better: bool | None
+) -> SearcherMetric | None:
+    """Returns the metric that says what is best in a trial: its own, unless its experiment's must do."""
+    own = (
+        SearcherMetric.named(trial.best_by)
+        if trial.best_by
+        else home.experiment(trial.experiment_id).read().searcher_metric
+    )
+    return chosen_metric(own, name, smaller_is_better)
 
 
 def best_checkpoint(
-    rows: Iterable[CheckpointRow], metric: SearcherMetric, best: tuple[int, Metric] | None = None
+    rows: Sequence[CheckpointRow], metric: SearcherMetric, best: tuple[int, Metric] | None = None
 ) -> BestCheckpoint | None:
-    """Returns the intact checkpoint of the `best` trial and value, or else the one that was validated best."""
+    """Returns the intact checkpoint of the `best` trial and value, or else the one that was validated best.
+
+    `rows` are in the order of `View.checkpoints`.
+    """
     validated = [
-        BestCheckpoint(row.storage_id, row.trial_id, row.steps_completed, row.metrics[metric.name])
-        for row in rows
-        if row.state == "COMPLETED" and not math.isnan(row.metrics.get(metric.name, math.nan))
+        BestCheckpoint(row.storage_id, row.trial_id, row.steps_completed, value)
+        for row in checkpoints_best_first(rows, metric)
+        if row.state == "COMPLETED" and (value := metric.of(row.metrics)) is not None
     ]
-    own = next((one for one in validated if (one.trial_id, one.value) == best), None)
-    choose = min if metric.smaller_is_better else max
-    return own or choose(validated, key=lambda one: one.value, default=None)
+    own = (one for one in validated if (one.trial_id, one.value) == best)
+    return next(chain(own, validated), None)
+
+
+def checkpoints_best_first(rows: Sequence[CheckpointRow], metric: SearcherMetric) -> list[CheckpointRow]:
+    """Returns the checkpoints that were validated with a finite number, the best first.
+
+    `rows` are in the order of `View.checkpoints`.
+    """
+    return metric.best_first(list(reversed(rows)), lambda row: metric.of(row.metrics))

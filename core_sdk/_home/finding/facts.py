@@ -80,6 +80,16 @@ class Facts:
         found = _metric(self, name)
         return None if found is _ABSENT else found
 
+    def metric_named(self, name: str) -> tuple[str, str] | None:
+        """Returns the group and the name of the metric that a name with its group or without it means."""
+        for group, of_group in self.figures.items():
+            if name in of_group:
+                return group, name
+        for group, of_group in self.figures.items():
+            if name.startswith(f"{group}.") and (rest := name[len(group) + 1 :]) in of_group:
+                return group, rest
+        return None
+
     def meanings(self, name: str) -> list[str]:
         """Returns the qualified names that `name` can stand for in this trial."""
         namespace, _, rest = name.partition(".")
@@ -102,7 +112,11 @@ def facts(row: TrialRow, figures: Mapping[str, Mapping[str, Figures]]) -> Facts:
 
 def _groups(figures: Iterable[str]) -> list[str]:
     """Returns the groups in the order in which a metric without a group is looked up."""
-    return sorted(figures, key=lambda group: (*(group != first for first in _FIRST_GROUPS), group))
+    return sorted(figures, key=_place_of)
+
+
+def _place_of(group: str) -> tuple[bool | str, ...]:
+    return (*(group != first for first in _FIRST_GROUPS), group)
 
 
 def _of_trial(one: Facts, name: str) -> Any:
@@ -128,13 +142,17 @@ def _metric(one: Facts, name: str) -> Any:
 
 def _figures(one: Facts, metric: str) -> Figures | None:
     """Returns the figures of a metric that is named with or without its group."""
-    for of_group in one.figures.values():
-        if metric in of_group:
-            return of_group[metric]
-    for group, of_group in one.figures.items():
-        if metric.startswith(f"{group}.") and (name := metric[len(group) + 1 :]) in of_group:
-            return of_group[name]
-    return None
+    pair = one.metric_named(metric)
+    return None if pair is None else one.figures[pair[0]][pair[1]]
+
+
+def metric_named(name: str, known: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+    """Returns the group and the name of the metric that a name with its group or without it means; None if none is.
+
+    `known` has the group and the name of each metric.
+    """
+    meant = [(group, each) for group, each in known if name in (each, f"{group}.{each}")]
+    return min(meant, key=lambda pair: (pair[1] != name, *_place_of(pair[0])), default=None)
 
 
 def _of_trial_in_short(one: Facts, name: str) -> Any:

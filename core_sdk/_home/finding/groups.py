@@ -11,10 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
+
+import msgspec
 
 from core_sdk._ground.records import Metric, SearcherMetric, strict_json
-from core_sdk._home.finding.facts import Facts, differing_first, titles
+from core_sdk._home.finding.facts import Facts, differing_first, metric_named, titles
 
 OTHER_NAMES = ("label", "experiment", "state")
 """The facts by which trials can be grouped, besides their hyperparameters."""
@@ -63,28 +65,6 @@ class GroupBest:
     value: Metric
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """The metric that says which trial is the best one."""
-
-    metric: str
-    """The name with its group or without it, as in conditions."""
-    smaller_is_better: bool
-
-    @property
-    def name(self) -> str:
-        """The name of a trial's best value: min.loss, max.accuracy."""
-        return f"{'min' if self.smaller_is_better else 'max'}.{self.metric}"
-
-    @classmethod
-    def named(cls, name: str) -> Self:
-        """Returns the ranking of this `name`. Raises `ValueError`."""
-        extreme, _, metric = name.partition(".")
-        if extreme not in ("min", "max") or not metric:
-            raise ValueError(f"{name!r} does not say which trial is best: give min.METRIC or max.METRIC")
-        return cls(metric, extreme == "min")
-
-
 def group_trials(found: Iterable[Facts], names: Sequence[str]) -> list[TrialGroup]:
     """Returns the groups in the order of their values, each with its trials in the order of their ids."""
     by_key: dict[tuple[Hashable, ...], list[Facts]] = {}
@@ -121,32 +101,34 @@ def aggregate(values: Iterable[Any]) -> Aggregate | None:
     )
 
 
-def best_of(members: Iterable[Facts], ranking: Ranking | None) -> GroupBest | None:
-    """Returns the trial with the best value, the one with the lowest id if several have it. NaN never wins."""
-    if ranking is None:
+def best_of(members: Iterable[Facts], metric: SearcherMetric | None) -> GroupBest | None:
+    """Returns the trial with the best value of a metric "group.name"; None if no value is finite."""
+    if metric is None:
         return None
-    values = {one.row.trial_id: one.metric(ranking.name) for one in members}
-    finite = {one: value for one, value in sorted(values.items()) if value is not None and math.isfinite(value)}
-    choose = min if ranking.smaller_is_better else max
-    trial_id = choose(finite, key=lambda one: finite[one], default=None)
-    return None if trial_id is None else GroupBest(trial_id, finite[trial_id])
+    values = {one.row.trial_id: one.metric(metric.best_name) for one in members}
+    trial_id = next(iter(metric.best_first(sorted(values), values.get)), None)
+    return None if trial_id is None else GroupBest(trial_id, values[trial_id])
 
 
-def default_ranking(found: Sequence[Facts], recorded: Iterable[SearcherMetric | None]) -> Ranking | None:
-    """Returns the `recorded_ranking`, or else ranks by the smallest value of the first metric, validation first."""
-    if (ranking := recorded_ranking(recorded)) is not None:
-        return ranking
+def default_metric(found: Sequence[Facts], recorded: Iterable[SearcherMetric | None]) -> SearcherMetric | None:
+    """Returns the `common_metric`, or else the first metric, validation first, of which smaller values are better."""
+    if (metric := common_metric(found, recorded)) is not None:
+        return metric
     metrics = metric_names(found)
-    return Ranking(metrics[0], True) if metrics else None
+    return SearcherMetric(name=metrics[0]) if metrics else None
 
 
-def recorded_ranking(recorded: Iterable[SearcherMetric | None]) -> Ranking | None:
-    """Returns the ranking by the searcher's metric of experiments that all have the same; None otherwise."""
-    distinct = {(one.name, one.smaller_is_better) for one in recorded if one is not None}
-    if len(distinct) != 1:
-        return None
-    ((name, smaller_is_better),) = distinct
-    return Ranking(f"validation.{name}", smaller_is_better)
+def common_metric(found: Iterable[Facts], recorded: Iterable[SearcherMetric | None]) -> SearcherMetric | None:
+    """Returns the metric that all experiments of these trials have recorded, as far as they have; None otherwise."""
+    distinct = {(one.name, one.smaller_is_better): one for one in recorded if one is not None}
+    return grouped_metric(found, next(iter(distinct.values()))) if len(distinct) == 1 else None
+
+
+def grouped_metric(found: Iterable[Facts], metric: SearcherMetric) -> SearcherMetric:
+    """Returns the metric with its group in its name: the group in which these trials have reported it."""
+    known = {pair for one in found if (pair := one.metric_named(metric.name)) is not None}
+    group, name = metric_named(metric.name, known) or ("validation", metric.name.removeprefix("validation."))
+    return msgspec.structs.replace(metric, name=f"{group}.{name}")
 
 
 def metric_names(found: Iterable[Facts]) -> list[str]:

@@ -179,7 +179,7 @@ def _insert(connection: sqlite3.Connection, series_id: int, points: SeriesPoints
     for begin in range(0, num_points, size or 1):
         steps, times, orders, values = points.part(begin, begin + size)
         is_metric = isinstance(values[0], (int, float))
-        numbers = numbers_in(values) if is_metric else []
+        numbers = numbers_in(values, only_finite=True) if is_metric else []
         extremes = _comparable(min(numbers, default=None)), _comparable(max(numbers, default=None))
         figures = series_id, steps[-1], orders[-1], steps[0], len(steps), *extremes, _pack_orders(orders)
         columns = _encode(values[-1]), steps.tobytes(), _encode(values), times.tobytes()

@@ -291,20 +291,20 @@ def read_summary(connection: sqlite3.Connection, trial_id: int) -> Summary:
     return dict(summary)
 
 
-def read_best_validations(
-    connection: sqlite3.Connection, experiment_id: int, metric: str, *, smaller_is_better: bool
+def read_best_values(
+    connection: sqlite3.Connection, experiment_id: int, group: str, name: str, *, smaller_is_better: bool
 ) -> dict[int, Metric]:
     best = f"min({VISIBLE_MINIMUM})" if smaller_is_better else f"max({VISIBLE_MAXIMUM})"
     query = f"""SELECT trial_id, {best} AS best FROM {_SHOWN_METRICS_OF_TRIALS}
-        WHERE trial.experiment_id = ? AND series.group_name = 'validation' AND series.name = ?
+        WHERE trial.experiment_id = ? AND series.group_name = ? AND series.name = ?
         GROUP BY trial_id HAVING best IS NOT NULL ORDER BY trial_id"""
-    return dict(connection.execute(query, (experiment_id, metric)).fetchall())
+    return dict(connection.execute(query, (experiment_id, group, name)).fetchall())
 
 
-def read_validation_metric_names(connection: sqlite3.Connection, experiment_id: int) -> set[str]:
-    query = f"""SELECT series.name FROM {_SHOWN_METRICS_OF_TRIALS}
-        WHERE trial.experiment_id = ? AND series.group_name = 'validation' AND {LAST_VISIBLE_STEPS} IS NOT NULL"""
-    return {name for (name,) in connection.execute(query, (experiment_id,))}
+def read_metric_names(connection: sqlite3.Connection, experiment_id: int) -> set[tuple[str, str]]:
+    query = f"""SELECT DISTINCT series.group_name, series.name FROM {_SHOWN_METRICS_OF_TRIALS}
+        WHERE trial.experiment_id = ? AND {LAST_VISIBLE_STEPS} IS NOT NULL"""
+    return {(group, name) for group, name in connection.execute(query, (experiment_id,))}
 
 
 def read_figures(

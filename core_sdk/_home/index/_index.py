@@ -248,11 +248,11 @@ class Index(View):
             raise CheckpointNotFoundError(storage_id, str(self.home.root))
         return found[0]
 
-    def best_validations(self, experiment_id: int, metric: str, *, smaller_is_better: bool) -> dict[int, Metric]:
-        return self._ask(_curves.read_best_validations, experiment_id, metric, smaller_is_better=smaller_is_better)
+    def best_values(self, experiment_id: int, group: str, name: str, *, smaller_is_better: bool) -> dict[int, Metric]:
+        return self._ask(_curves.read_best_values, experiment_id, group, name, smaller_is_better=smaller_is_better)
 
-    def validation_metric_names(self, experiment_id: int) -> set[str]:
-        return self._ask(_curves.read_validation_metric_names, experiment_id)
+    def metric_names(self, experiment_id: int) -> set[tuple[str, str]]:
+        return self._ask(_curves.read_metric_names, experiment_id)
 
     def shown_series(self) -> list[_curves.SeriesOrigin]:
         """Returns the series to which the points of `shown_columns` belong."""

@@ -99,9 +99,11 @@ def _index_experiment(folder: ExperimentFolder, connection: sqlite3.Connection) 
     signature = _signature(folder.record_path)  # before it is read, so that a later change is seen
     record = folder.read()
     recorded = msgspec.json.encode({name: getattr(record, name) for name in OF_EXPERIMENT}).decode()
-    found = record.name, record.is_submitted, record.search is not None
+    metric = record.searcher_metric
+    writers = (metric.name, metric.writer) if metric is not None and metric.writer else (None, None)
+    found = record.name, record.is_submitted, record.search is not None, *writers
     row = folder.experiment_id, *found, recorded, signature or ""
-    connection.execute("INSERT OR REPLACE INTO experiment VALUES (?, ?, ?, ?, ?, ?)", row)
+    connection.execute("INSERT OR REPLACE INTO experiment VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def _signature(record: Path) -> str | None:

@@ -22,6 +22,9 @@ CREATE TABLE experiment (
     is_submitted INTEGER NOT NULL,
     -- Whether a master has begun it.
     has_search INTEGER NOT NULL,
+    -- The metric that decides and its writer, if that metric is a writer's.
+    writers_metric TEXT,
+    writer TEXT,
     -- The fields of its record that its row has, as JSON.
     recorded TEXT NOT NULL,
     signature TEXT NOT NULL
@@ -97,7 +100,8 @@ CREATE TABLE series (
     -- Empty for the series of what reports hold beside metrics: its values are JSON, or NULL.
     name TEXT NOT NULL,
     -- Whether it is seen by those who ask for no rank: among a metric's series of an attempt, that of the lowest rank,
-    -- or of the first writer by name.
+    -- or of the first writer by name. Of the metric by which an experiment decides, only that of its writer, if one is
+    -- named.
     is_shown INTEGER NOT NULL,
     visible_until INTEGER NOT NULL,
     -- Whether its points are those that were reported again later; then none of them is visible.
@@ -111,8 +115,8 @@ CREATE TABLE block (
     last_order INTEGER NOT NULL,
     first_steps INTEGER NOT NULL,
     count INTEGER NOT NULL,
-    -- As numbers that compare; NULL if all are NaN. Only a column of BLOB affinity keeps type and value: REAL would
-    -- turn ints into floats, NUMERIC floats into ints.
+    -- Of the finite values, as numbers that compare; NULL if there is none. Only a column of BLOB affinity keeps type
+    -- and value: REAL would turn ints into floats, NUMERIC floats into ints.
     minimum BLOB,
     maximum BLOB,
     -- Each of these columns ends with its checksum.

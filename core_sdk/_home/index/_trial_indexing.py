@@ -197,9 +197,10 @@ def _read_environment(folder: TrialFolder, number: int) -> dict[str, Any]:
 
 
 def _show_lowest_ranks(connection: sqlite3.Connection, trial_id: int) -> None:
-    """Sets which series of ranks other than 0, and of writers, are shown: those that no lower rank of the attempt has.
+    """Sets which series are shown: those of rank 0, and others that no lower rank of the attempt has.
 
-    A series of parts that are no metrics is shown only if no lower rank has reported in its group.
+    A series of parts that are no metrics is shown only if no lower rank has reported in its group. Of the metric by
+    which an experiment decides, only the series of its writer is shown, if the experiment names one.
     """
     connection.execute(
         """UPDATE series SET is_shown = NOT EXISTS (
@@ -211,6 +212,16 @@ def _show_lowest_ranks(connection: sqlite3.Connection, trial_id: int) -> None:
         ) WHERE NOT is_profile AND attempt_id IN (SELECT id FROM attempt WHERE trial_id = :trial_id AND rank > 0)""",
         {"trial_id": trial_id},
     )
+    query = """SELECT writers_metric AS name, writer FROM experiment JOIN trial USING (experiment_id)
+        WHERE trial_id = ? AND writer IS NOT NULL"""
+    if (decides := connection.execute(query, (trial_id,)).fetchone()) is not None:
+        connection.execute(
+            """UPDATE series SET is_shown = attempt_id IN (
+                SELECT id FROM attempt WHERE trial_id = :trial_id AND rank = :writer
+            ) WHERE NOT is_profile AND group_name = 'validation' AND name = :name
+                AND attempt_id IN (SELECT id FROM attempt WHERE trial_id = :trial_id)""",
+            {"trial_id": trial_id, **decides},
+        )
 
 
 def _supersede(connection: sqlite3.Connection, trial_id: int) -> None:

@@ -199,7 +199,7 @@ class Shipment:
         experiment = self._home.experiment(self._folder.read_record().experiment_id)
         policy, metric = self._call(node.read_policy, self.root, experiment.experiment_id)
         with experiment.edit() as record:
-            record.retention, record.searcher_metric = policy, metric
+            record.retention, record.searcher_metric = policy, metric or record.searcher_metric
         request = Request(experiment_id=experiment.experiment_id, ended_trial=self._folder.trial_id)
         for problem in collect(self._home, request, wait_s=_COLLECTOR_S).problems:
             logger.warning("checkpoints were not collected in %s", problem)

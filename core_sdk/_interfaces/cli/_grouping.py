@@ -11,9 +11,10 @@ import typer
 if TYPE_CHECKING:
     from core_sdk._analysis.charts.chart import Chart
     from core_sdk._analysis.charts.grouped_curves import Band, Centre
+    from core_sdk._ground.records import SearcherMetric
     from core_sdk._home import Home, View
     from core_sdk._home.finding.facts import Facts
-    from core_sdk._home.finding.groups import Ranking, TrialGroup
+    from core_sdk._home.finding.groups import TrialGroup
     from core_sdk._home.rows import TrialRow
 
 GroupBy = Annotated[
@@ -61,7 +62,7 @@ class Grouping:
     band: Band
     best: str | None = None
 
-    def groups(self, home: Home, found: list[Facts]) -> tuple[list[TrialGroup], Ranking | None]:
+    def groups(self, home: Home, found: list[Facts]) -> tuple[list[TrialGroup], SearcherMetric | None]:
         """Returns the groups, and by what their best trials are found. Raises `typer.BadParameter`."""
         from core_sdk._analysis.charts.groups import read_groups
 

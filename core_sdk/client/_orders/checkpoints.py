@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core_sdk._ground.records import SearcherMetric
+from core_sdk._ground.records import SearcherMetric, chosen_metric
 from core_sdk._home import Home, View, open_view
+from core_sdk._home.finding.best import checkpoints_best_first
 from core_sdk._home.rows import CheckpointRow
 from core_sdk.client._orders.order import CheckpointSortBy, CheckpointState, OrderBy, in_order
 
@@ -34,22 +35,18 @@ def list_checkpoints(
     if (sort_by is None) != (order_by is None):
         given, missing = ("sort_by", "order_by") if order_by is None else ("order_by", "sort_by")
         raise ValueError(f"{given} was given without {missing}: give both, or neither")
-    metric = searcher_metric(home, scope.experiment_id)
+    metric = _recorded_metric(home, scope)
     if sort_by is CheckpointSortBy.SEARCHER_METRIC:
         sort_by = known_metric(metric, scope.experiment_id).name
     with open_view(home) as view:
-        rows = [
-            row
-            for row in view.checkpoints(trial_id=scope.trial_id, experiment_id=scope.experiment_id)
-            if row.state != CheckpointState.DELETED.name
-        ]
+        rows = _existing(view, scope)
         if sort_by is not None:
             key = _sort_key(view, rows, sort_by)
-        elif metric is not None:
-            key, order_by = _metric_key(metric.name), best_first(metric.smaller_is_better)
-        else:
-            return in_order(rows, _as_listed, OrderBy.ASC, max_results)
-    return in_order(rows, key, order_by or OrderBy.ASC, max_results)
+            return in_order(rows, key, order_by or OrderBy.ASC, max_results)
+    if metric is not None:
+        best = {row.storage_id: row for row in checkpoints_best_first(rows, metric)}
+        rows = [*best.values(), *(row for row in rows if row.storage_id not in best)]
+    return in_order(rows, _as_listed, OrderBy.ASC, max_results)
 
 
 def top_checkpoints(
@@ -59,21 +56,30 @@ def top_checkpoints(
 
     The contract is the same as of `Trial.top_checkpoint`.
     """
-    metric = searcher_metric(home, scope.experiment_id)
-    if sort_by is None:
-        sort_by = known_metric(metric, scope.experiment_id).name
-        smaller_is_better = None
-    if smaller_is_better is None:
-        if metric is None or metric.name != sort_by:
-            raise ValueError(f"nothing says whether a smaller {sort_by!r} is better: give smaller_is_better")
-        smaller_is_better = metric.smaller_is_better
-    found = list_checkpoints(home, scope, sort_by, best_first(smaller_is_better))
-    if not found:
+    recorded = _recorded_metric(home, scope)
+    chosen = chosen_metric(recorded, sort_by, None if sort_by is None else smaller_is_better)
+    metric = known_metric(chosen, scope.experiment_id)
+    if smaller_is_better is None and metric is not recorded:
+        raise ValueError(f"nothing says whether a smaller {metric.name!r} is better: give smaller_is_better")
+    with open_view(home) as view:
+        rows = _existing(view, scope)
+        _check_known(view, rows, metric.name)
+    if not rows:
         raise ValueError(f"{scope} has no checkpoint: there is no best")
-    comparable = [row for row in found if (value := row.metrics.get(sort_by)) is not None and value == value]
-    if not comparable:
-        raise ValueError(f"no checkpoint of {scope} was validated with a number for {sort_by!r}: there is no best")
-    return comparable
+    found = checkpoints_best_first(rows, metric)
+    if not found:
+        raise ValueError(f"no checkpoint of {scope} was validated with a number for {metric.name!r}: there is no best")
+    return found
+
+
+def _existing(view: View, scope: Scope) -> list[CheckpointRow]:
+    rows = view.checkpoints(trial_id=scope.trial_id, experiment_id=scope.experiment_id)
+    return [row for row in rows if row.state != CheckpointState.DELETED.name]
+
+
+def _recorded_metric(home: Home, scope: Scope) -> SearcherMetric | None:
+    own = "" if scope.trial_id is None else home.trial(scope.trial_id).read_record().best_by
+    return SearcherMetric.named(own) if own else searcher_metric(home, scope.experiment_id)
 
 
 def searcher_metric(home: Home, experiment_id: int) -> SearcherMetric | None:
@@ -87,10 +93,6 @@ def known_metric(metric: SearcherMetric | None, experiment_id: int) -> SearcherM
     return metric
 
 
-def best_first(smaller_is_better: bool) -> OrderBy:
-    return OrderBy.ASC if smaller_is_better else OrderBy.DESC
-
-
 def _as_listed(row: CheckpointRow) -> int:
     return 0  # the index returns the newest first
 
@@ -100,9 +102,8 @@ def _sort_key(
 ) -> Callable[[CheckpointRow], Any]:
     if not isinstance(sort_by, str):
         return _SORT_KEYS[sort_by]
-    if rows and sort_by not in (names := _metric_names(view, {row.trial_id for row in rows})):
-        raise ValueError(f"no validation metric is called {sort_by!r}; there are {', '.join(sorted(names)) or 'none'}")
-    return _metric_key(sort_by)
+    _check_known(view, rows, sort_by)
+    return lambda row: SearcherMetric(name=sort_by).of(row.metrics)
 
 
 _SORT_KEYS: Mapping[CheckpointSortBy, Callable[[CheckpointRow], Any]] = {
@@ -114,9 +115,8 @@ _SORT_KEYS: Mapping[CheckpointSortBy, Callable[[CheckpointRow], Any]] = {
 }
 
 
-def _metric_names(view: View, trial_ids: Iterable[int]) -> set[str]:
-    return {name for trial_id in trial_ids for name in view.summary(trial_id).get("validation", {})}
-
-
-def _metric_key(name: str) -> Callable[[CheckpointRow], Any]:
-    return lambda row: row.metrics.get(name)
+def _check_known(view: View, rows: Sequence[CheckpointRow], metric: str) -> None:
+    figures = view.figures({row.trial_id for row in rows})
+    names = {name for trial_id in figures for name in figures[trial_id].get("validation", {})}
+    if rows and names.isdisjoint({metric, metric.removeprefix("validation.")}):
+        raise ValueError(f"no validation metric is called {metric!r}; there are {', '.join(sorted(names)) or 'none'}")

@@ -38,7 +38,7 @@ def _metric_key(
 ) -> Callable[[TrialRow], Metric | None]:
     metric = known_metric(searcher_metric(home, experiment_id), experiment_id)
     if sort_by is TrialSortBy.BEST_VALIDATION_METRIC:
-        best = view.best_validations(experiment_id, metric.name, smaller_is_better=metric.smaller_is_better)
+        best = view.best_values(experiment_id, "validation", metric.name, smaller_is_better=metric.smaller_is_better)
         return lambda row: best.get(row.trial_id)
     figures = view.figures()
 

@@ -56,6 +56,7 @@ class SteeredTrial(Shown[TrialRow]):
         self.notes = row.notes
         self.parent = row.parent
         self.hypothesis = row.hypothesis
+        self.best_by = row.best_by
         self.verdict = row.verdict
         self.verdict_reason = row.verdict_reason
         self.hparams = row.hparams

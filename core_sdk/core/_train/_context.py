@@ -245,11 +245,11 @@ class TrainContext(OfOneProcess):
         self._journal.append(EarlyExit(time=time.time(), reason=EarlyExitReason(reason).value))
 
     def get_experiment_best_validation(self) -> float | None:
-        """Returns the best value of the searcher's metric over all trials of the experiment; None while there is none.
+        """Returns the best value of the deciding metric over all trials of the experiment; None while there is none.
 
-        Without a searcher's metric it is the only metric that is reported for validation, apart from time metrics such
-        as "epochs", and its smallest value is the best; None if there are several. It asks the home: avoid it in
-        inner loops.
+        That is the searcher's metric, or the `metric` of `init()`. Without either it is the only metric that is
+        reported for validation, apart from time metrics such as "epochs", and its smallest value is the best; None if
+        there are several. It asks the home: avoid it in inner loops.
 
         Not collective: any rank may call. Raises `HomeError` if its node does not see the chief's home.
         """
@@ -257,14 +257,15 @@ class TrainContext(OfOneProcess):
             experiment_id = self._home.trial(self._folder.trial_id).read_record().experiment_id
             metric = self._home.experiment(experiment_id).read().searcher_metric
             if metric is None:
-                names = view.validation_metric_names(experiment_id) - _TIME_METRICS
+                known = view.metric_names(experiment_id)
+                names = {name for group, name in known if group == "validation"} - _TIME_METRICS
                 if len(names) != 1:
                     logger.info("no best validation: which of %s is meant is not configured", sorted(names))
                     return None
                 metric = SearcherMetric(name=names.pop())
-            smaller_is_better = metric.smaller_is_better
-            values = view.best_validations(experiment_id, metric.name, smaller_is_better=smaller_is_better).values()
-            return (min if smaller_is_better else max)(values, default=None)
+            name = metric.name.removeprefix("validation.")
+            reached = view.best_values(experiment_id, "validation", name, smaller_is_better=metric.smaller_is_better)
+            return next(iter(metric.best_first(reached.values(), float)), None)
 
     def _view(self, call: str) -> AbstractContextManager[View]:
         if not self._is_home_shared:

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from home.journals import new_trial, record, report, vary
+from home.journals import START, append, lines, new_trial, record, report, started, vary
 
-from core_sdk._analysis.evidence import MOST_BYTES, Evidence, keep_sources, read_evidence
+from core_sdk._analysis.evidence import MOST_BYTES, Evidence, keep_sources, read_evidence, tree_lines
 from core_sdk._execution.steering import trials
-from core_sdk._ground.records import SearcherMetric
+from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.records import Ended
 from core_sdk._home import Home, TrialFolder, open_view
 from core_sdk._home.finding.facts import read_facts
 from core_sdk._home.finding.tree import trial_tree
-from core_sdk.errors import TrialNotFoundError
+from core_sdk.errors import NotRecordedError, TrialNotFoundError
 
 HOSTILE = "x" * 100_000
 
@@ -26,9 +27,11 @@ def new_variation(home: Home, parent: int | None, hypothesis: str = "", **hparam
     return folder
 
 
-def evidence_of(home: Home, trial_id: int, metric: SearcherMetric | None = None) -> Evidence:
+def evidence_of(
+    home: Home, trial_id: int, metric: str | None = None, *, smaller_is_better: bool | None = None
+) -> Evidence:
     with open_view(home) as view:
-        return read_evidence(home, view, trial_id, metric)
+        return read_evidence(home, view, trial_id, metric, smaller_is_better)
 
 
 def test_the_curve_has_its_true_extremes_with_their_steps(home: Home) -> None:
@@ -37,7 +40,7 @@ def test_the_curve_has_its_true_extremes_with_their_steps(home: Home) -> None:
     values[7_123], values[12_345] = -5.0, 9.0
     record(new_variation(home, None), *(report(step, loss=value) for step, value in enumerate(values)))
 
-    curve = evidence_of(home, 1).curve
+    curve = evidence_of(home, 1, "loss").curve
 
     assert curve is not None
     assert len(curve.points) <= 30
@@ -57,7 +60,7 @@ def test_a_variation_is_compared_with_its_parent(home: Home, tmp_path: Path) -> 
     keep_sources(second, tmp_path)
     record(second, report(1, "validation", accuracy=0.9))
 
-    found = evidence_of(home, 2, SearcherMetric(name="accuracy", smaller_is_better=False))
+    found = evidence_of(home, 2, "accuracy", smaller_is_better=False)
 
     assert found.changed_hparams == {"lr": (0.1, 0.3), "old": (True, None)}
     assert found.changed_lines is not None
@@ -179,3 +182,83 @@ def test_a_trial_without_reports_or_parent_has_evidence(home: Home) -> None:
     assert "no metric was reported" in evidence_of(home, 1).text()
     with pytest.raises(TrialNotFoundError):
         evidence_of(home, 2)
+
+
+def test_a_metric_without_a_finite_value_is_no_silence(home: Home) -> None:
+    """The evidence names the metric, and says that none of its values is a number."""
+    record(new_variation(home, None), *(report(step, loss="NaN") for step in range(1, 30)))
+
+    assert "training.loss: none of its 29 values is a finite number, last 29:NaN" in evidence_of(home, 1).text()
+    assert "training.loss: none" in evidence_of(home, 1, "loss").text()
+
+
+def test_a_curve_has_no_point_that_was_not_reported(home: Home) -> None:
+    """Where values are not finite, a point is the value of its step; how many there are is told."""
+    values: list[float | str] = [1 / step if step < 20 else "NaN" for step in range(1, 101)]
+    values[9] = "-Infinity"
+    record(new_variation(home, None), *(report(step, loss=value) for step, value in enumerate(values, start=1)))
+
+    found = evidence_of(home, 1, "loss")
+
+    assert found.curve is not None
+    assert [found.curve.best, found.curve.last[0]] == [(19, 1 / 19), 100]
+    assert all(math.isnan(value) for step, value in found.curve.points if step > 19)
+    assert "last 100:NaN, 82 of 100 values not finite" in found.text()
+
+
+def test_evidence_names_a_metric_as_it_takes_it(home: Home) -> None:
+    """A metric is named with its group or without it; one that no trial has is an error that names those there are."""
+    record(new_variation(home, None), report(1, loss=0.5), report(1, "validation", accuracy=0.7))
+
+    for name in ("accuracy", "validation.accuracy"):
+        curve = evidence_of(home, 1, name, smaller_is_better=False).curve
+        assert curve is not None
+        assert curve.metric == "validation.accuracy"
+    with pytest.raises(NotRecordedError, match=r"losss.*training\.loss, validation\.accuracy"):
+        evidence_of(home, 1, "losss")
+
+
+def test_nobody_says_which_is_best_of_a_metric_that_nobody_has_chosen(home: Home) -> None:
+    """Beside a loss that is NaN the accuracy is shown, with both of its ends and without a direction."""
+    reports = (report(step, "validation", loss="NaN", accuracy=step / 10) for step in (1, 2))
+    record(new_variation(home, None), *reports)
+
+    text = evidence_of(home, 1).text()
+
+    assert "validation.accuracy: smallest 1:0.1, largest 2:0.2, last 2:0.2" in text
+    assert "better" not in text
+
+
+def test_a_metric_that_was_recorded_with_the_trial_decides(home: Home) -> None:
+    """What `init()` or `core-sdk run` has recorded is used when nothing else is given, also where it is missing."""
+    for accuracies in ((0.7, 0.5), ()):
+        folder = new_variation(home, None, "why")
+        trial = folder.read_record()
+        trial.best_by = "max.accuracy"
+        folder.write_record(trial)
+        validations = (report(step, "validation", accuracy=one) for step, one in enumerate(accuracies, start=1))
+        record(folder, report(1, loss=0.5), *validations)
+
+    with open_view(home) as view:
+        branches = trial_tree(read_facts(view, view.trials()))
+
+    assert "validation.accuracy (larger is better): best 1:0.7, last 2:0.5" in evidence_of(home, 1).text()
+    assert "accuracy was not reported; there are: training.loss" in evidence_of(home, 2).text()
+    assert next(tree_lines(home, branches)) == "1  ERROR  max.accuracy 0.7  why"
+    assert "min.accuracy 0.5" in next(tree_lines(home, branches, "accuracy", True))
+
+
+def test_a_trial_that_goes_on_is_compared_with_the_same_step_of_its_parent(home: Home) -> None:
+    """While it runs, the best that its parent had reached by then counts; after its end, the parent's best of all."""
+    record(new_variation(home, None), *(report(step, loss=1 / step) for step in range(1, 101)))
+    folder = new_variation(home, 1)
+    folder.journal_path(1).write_bytes(lines(started(folder), *(report(step, loss=2 / step) for step in range(1, 11))))
+
+    alive = AliveLock(folder.alive_path(1))
+    while_it_runs = evidence_of(home, 2, "loss")
+    alive.release()
+    append(folder, 1, lines(Ended(time=START + 2000, outcome="completed")))
+    after_its_end = evidence_of(home, 2, "loss")
+
+    assert "the parent's 0.1 up to that step" in while_it_runs.text()
+    assert "the parent's 0.01, last" in after_its_end.text()

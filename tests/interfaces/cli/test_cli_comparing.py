@@ -106,8 +106,11 @@ def test_one_metric_is_shown_alone(cli: Cli) -> None:
     reports = json.loads(cli("trial", "metrics", "1", "--metric", "loss", "--json").output)
     mistyped = [cli("trial", "metrics", "1", "--metric", "los", *form) for form in ((), ("--plot",), ("--json",))]
 
+    of_training = json.loads(cli("trial", "metrics", "1", "--metric", "training.loss", "--json").output)
+
     assert "x1b" not in table
     assert [report["metrics"] for report in reports] == [{"loss": 0.1}, {"loss": 0.05}, {"loss": 0.5}]
+    assert of_training == [report for report in reports if report["group"] == "training"]
     assert [refused.status for refused in mistyped] == [3] * 3
     assert all("no metric 'los' to show. The metrics: loss" in refused.errors for refused in mistyped)
 
@@ -154,7 +157,7 @@ def test_groups_are_compared(cli: Cli, tmp_path: Path) -> None:
     drawn = cli("trial", "plot", "1", "2", "3", "4", "--group-by", "lr", "--band", "range", "-o", "groups.svg")
 
     rows = [line.split() for line in everything.output.splitlines() if line]
-    assert rows[0] == ["lr", "Trials", "Best", "min.validation.loss", "loss"]
+    assert rows[0] == ["lr", "Trials", "Best", "min.loss", "loss"]
     assert rows[2:] == [["0.25", "2", "3", "0.25", "0.75", "±", "0.71"], ["0.5", "2", "1", "0.5", "1", "±", "0.71"]]
     assert "validation.loss: mean by seed, at common steps" in with_curves.output
     assert "  B seed 1 (n = 1)\n" in with_curves.output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import typer
 from core_sdk._execution.steering import checkpoints
 from core_sdk._ground.records import format_number, strict_json
 from core_sdk._home import Home
+from core_sdk._home.finding.best import checkpoints_best_first
 from core_sdk._home.rows import CheckpointRow
 from core_sdk._interfaces.cli._arguments import Force, Since, Yes
 from core_sdk._interfaces.cli._group import command_group
@@ -90,8 +90,7 @@ def _best_first(rows: Sequence[CheckpointRow], experiment: int | None, chosen: s
     metric = open_home().experiment(experiment).read().searcher_metric
     if metric is None:
         raise typer.BadParameter(f"experiment {experiment} has no searcher's metric that says which is best")
-    measured = [row for row in rows if not math.isnan(row.metrics.get(metric.name, math.nan))]
-    return sorted(measured, key=lambda row: row.metrics[metric.name], reverse=not metric.smaller_is_better)
+    return checkpoints_best_first(rows, metric)
 
 
 def _metric_column(rows: Sequence[CheckpointRow], chosen: str | None) -> list[Column[CheckpointRow]]:

@@ -13,7 +13,7 @@ from core_sdk._ground.records import format_number
 from core_sdk._home import Home, View, open_view
 from core_sdk._home.finding.best import best_trial, deciding_metric
 from core_sdk._home.finding.facts import read_facts
-from core_sdk._home.finding.order import in_order
+from core_sdk._home.finding.groups import grouped_metric
 from core_sdk._home.logs.stream import LineCutter, LogReader
 from core_sdk._interfaces.cli._arguments import BestMetric, ChartMetrics, FollowOutput, Output, SmallerIsBetter
 from core_sdk._interfaces.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping, read_charts
@@ -45,12 +45,15 @@ def trials(
     form = choose_form(as_json, as_csv, fields)
     home = open_home()
     metric = home.experiment(experiment).read().searcher_metric
-    names = [f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"] if metric else []
     with open_view(home) as view:
         found = read_facts(view, view.trials(experiment))
-    names = [name for name in names if any(one.metric(name) is not None for one in found)]
-    for name in names:
-        found = in_order(found, name if name.startswith("min.") else f"-{name}")
+    names = []
+    if metric is not None:
+        metric = grouped_metric(found, metric)
+        name = metric.best_name
+        best = metric.best_first(sorted(found, key=lambda one: one.row.trial_id), lambda one: one.metric(name))
+        names = [name] if best else []
+        found = [*best, *(one for one in found if one.metric(name) is None)]
     found = limited(found, limit, form, are_ordered=bool(names))
     print_trials(found, names, form, names_experiment=False)
 
@@ -245,5 +248,7 @@ def why_no_best(home: Home, view: View, experiment_id: int, metric: str | None) 
     recorded = home.experiment(experiment_id).read().searcher_metric
     name = metric or (recorded and recorded.name)
     why = f"no trial has reported a number for {name}" if name else "the experiment has no searcher's metric"
-    names = ", ".join(sorted(view.validation_metric_names(experiment_id)))
-    return f"{why}; --metric names one of: {names}" if names else f"{why}, and no validation another one"
+    names = sorted(
+        each if group == "validation" else f"{group}.{each}" for group, each in view.metric_names(experiment_id)
+    )
+    return f"{why}; --metric names one of: {', '.join(names)}" if names else f"{why}, and no other metric was reported"

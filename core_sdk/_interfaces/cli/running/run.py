@@ -19,6 +19,7 @@ from core_sdk._interfaces.cli._arguments import (
     NumNodes,
     SbatchOptions,
     Seed,
+    SmallerIsBetter,
     TrialName,
     parse_duration,
     parse_hparams,
@@ -63,6 +64,10 @@ def run(
     ] = None,
     parent: Annotated[int | None, trial_option("The trial of which this one is a variation.")] = None,
     hypothesis: Annotated[str, typer.Option(metavar="TEXT", help="What the variation is expected to show.")] = "",
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The metric that says what is best.", show_default="init()'s")
+    ] = None,
+    smaller_is_better: SmallerIsBetter = None,
     time_limit: Annotated[
         float | None,
         typer.Option(metavar="TIME", parser=parse_duration, help="How long it may run: 90s, 5m, 2h."),
@@ -90,6 +95,8 @@ def run(
     With --slots it first waits until no other trial has the slots, of anybody on this machine, and those who came
     earlier have theirs: `core-sdk slot list` shows them. The trial begins, and gets its number, after that.
 
+    With --metric and --larger-is-better every command knows by what the trial is best, unless it is told otherwise.
+
     With --parent or --hypothesis the sources in this directory are kept, so that `core-sdk trial evidence` can show
     what was changed. When its time is over, a script is asked to stop, as by `trial pause`, and killed 30 s later.
 
@@ -97,22 +104,25 @@ def run(
     """
     if trial is not None or writer is not None:
         given = (name, trial_name, notes or None, label, hparam, seed, slots, avoid_busy or None, detach or None,
-                 parent, hypothesis or None, time_limit)  # fmt: skip
+                 parent, hypothesis or None, metric, smaller_is_better, time_limit)  # fmt: skip
         _write(command, trial, writer, is_alone=all(each is None for each in given))
     if engine == RunEngine.local and (nodes > 1 or sbatch or dry_run):
         raise typer.BadParameter("--nodes, --sbatch and --dry-run are about Slurm: give --engine slurm, too")
+    if smaller_is_better is not None and metric is None:
+        raise typer.BadParameter("--smaller-is-better and --larger-is-better say how to read --metric: give that, too")
     if avoid_busy and (slots is None or engine != RunEngine.local):
         raise typer.BadParameter("--avoid-busy is for the GPUs of this machine that --slots takes")
     from core_sdk._execution.agent.starting import Agent
 
     agent = Agent() if engine == RunEngine.local else None  # it imports what it needs while we do
     from core_sdk._ground.environment import Environment
-    from core_sdk._ground.records import TrialDescription
+    from core_sdk._ground.records import TrialDescription, chosen_metric
     from core_sdk._home.attempts.definition import checked_description
     from core_sdk._home.attempts.starting import begin, check_beginning
     from core_sdk._home.folders import Home
     from core_sdk._interfaces.cli.running.attempt import keeping_sources, run_attempt
 
+    decides = chosen_metric(None, metric, smaller_is_better)
     described = checked_description(
         TrialDescription(
             name=trial_name or "",
@@ -120,6 +130,7 @@ def run(
             labels=label or [],
             parent=parent,
             hypothesis=hypothesis,
+            best_by=decides.best_name if decides else "",
             time_limit_s=time_limit,
         )
     )

@@ -10,7 +10,6 @@ import typer
 from core_sdk._execution.steering import trials
 from core_sdk._ground.records import fields_of
 from core_sdk._home import open_view
-from core_sdk._home.finding.best import deciding_metric
 from core_sdk._home.finding.facts import read_facts
 from core_sdk._home.finding.tree import trial_tree
 from core_sdk._interfaces.cli._arguments import BestMetric, SmallerIsBetter
@@ -50,8 +49,7 @@ def evidence(
     form = choose_form(as_json, fields=fields)
     home = open_home()
     with open_view(home) as view:
-        row = view.trial(trial_id)
-        found = read_evidence(home, view, trial_id, deciding_metric(home, row.experiment_id, metric, smaller_is_better))
+        found = read_evidence(home, view, trial_id, metric, smaller_is_better)
     if form.is_json:
         print_object(fields_of(found), form.fields)
     else:
@@ -64,6 +62,7 @@ def tree(
     ] = None,
     experiment: OfExperiment = None,
     metric: BestMetric = None,
+    smaller_is_better: SmallerIsBetter = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, and not only the newest in 4 KB.")] = False,
     as_json: AsJson = False,
     fields: Fields = "",
@@ -82,7 +81,7 @@ def tree(
         rows = ({"depth": one.depth} | {name: getattr(one.trial.row, name) for name in names} for one in branches)
         print_list(rows, form.fields)
         return
-    lines = [printable(line) for line in tree_lines(home, branches, metric)]
+    lines = [printable(line) for line in tree_lines(home, branches, metric, smaller_is_better)]
     typer.echo("\n".join(lines) if every else bounded(MOST_BYTES, lines, is_end_kept=True))
 
 

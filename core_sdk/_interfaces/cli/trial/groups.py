@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from core_sdk._ground.records import fields_of, format_number
+import msgspec
+
+from core_sdk._ground.records import SearcherMetric, fields_of, format_number
 from core_sdk._home.finding.facts import titles
 from core_sdk._home.finding.groups import (
     GroupBest,
-    Ranking,
     TrialGroup,
     aggregate,
     best_of,
@@ -21,7 +22,7 @@ from core_sdk._interfaces.render.tables import MOST_NAMES, Column, print_table
 
 
 def print_groups(
-    groups: Sequence[TrialGroup], names: Sequence[str], ranking: Ranking | None, metrics: Sequence[str]
+    groups: Sequence[TrialGroup], names: Sequence[str], decides: SearcherMetric | None, metrics: Sequence[str]
 ) -> None:
     """Prints a row for each group. `metrics` are those that are shown; all, if it is empty."""
     found = [one for group in groups for one in group.members]
@@ -36,16 +37,21 @@ def print_groups(
         return Column(shown_as[f"metrics.{name}"], lambda group: _aggregate_text(group, name), is_number=True)
 
     def best(text: Callable[[GroupBest], object], title: str) -> Column[TrialGroup]:
-        return Column(title, lambda group: (one := best_of(group.members, ranking)) and text(one), is_number=True)
+        return Column(title, lambda group: (one := best_of(group.members, decides)) and text(one), is_number=True)
 
     columns = [
         *map(key, range(len(names))),
         Column[TrialGroup]("Trials", lambda group: len(group.members), is_number=True),
         best(lambda one: one.trial_id, "Best"),
-        *([best(lambda one: format_number(one.value), ranking.name)] if ranking else []),
+        *([best(lambda one: format_number(one.value), _title(decides, shown_as))] if decides else []),
         *map(metric, shown),
     ]
     print_table(columns, groups, num_more=len(chosen) - len(shown))
+
+
+def _title(decides: SearcherMetric, shown_as: Mapping[str, str]) -> str:
+    name = shown_as.get(f"metrics.{decides.name}", decides.name)
+    return msgspec.structs.replace(decides, name=name).best_name
 
 
 def _aggregate_text(group: TrialGroup, name: str) -> str:
@@ -57,12 +63,12 @@ def _aggregate_text(group: TrialGroup, name: str) -> str:
     return f"{format_number(found.mean)}{std}{num}"
 
 
-def group_object(group: TrialGroup, names: Sequence[str], ranking: Ranking | None) -> dict[str, Any]:
-    best = best_of(group.members, ranking)
+def group_object(group: TrialGroup, names: Sequence[str], decides: SearcherMetric | None) -> dict[str, Any]:
+    best = best_of(group.members, decides)
     return {
         "values": dict(zip(names, group.values, strict=True)),
         "trials": group.trial_ids,
-        "best_by": ranking.name if ranking else None,
+        "best_by": decides.best_name if decides else None,
         "best_trial": best.trial_id if best else None,
         "best_value": best.value if best else None,
         "metrics": {name: fields_of(found) for name, found in group.aggregates.items()},

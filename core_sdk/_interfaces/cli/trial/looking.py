@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from core_sdk._home import open_view
-from core_sdk._home.finding.best import deciding_metric
+from core_sdk._home.finding.best import deciding_metric_of_trial
 from core_sdk._interfaces.cli._arguments import BestMetric, Since, SmallerIsBetter, Sort, Where
 from core_sdk._interfaces.cli._home import hear_of_slurm, in_home, open_home
 from core_sdk._interfaces.cli._ids import OfExperiment, TrialId, TrialIds
@@ -135,7 +135,8 @@ def download(
         raise typer.BadParameter("give --best or --latest, not both")
     home = open_home()
     trial = Tracker(home.root).get_trial(trial_id)
-    by = deciding_metric(home, trial.experiment_id, metric, smaller_is_better)
+    with open_view(home) as view:
+        by = deciding_metric_of_trial(home, view.trial(trial_id), metric, smaller_is_better)
     chosen = (by.name, by.smaller_is_better) if by else (None, None)
     try:
         checkpoint = trial.select_checkpoint(not best, best, None, *chosen)

@@ -13,9 +13,10 @@ import msgspec
 import typer
 
 from core_sdk._analysis.charts.trials import check_group
-from core_sdk._ground.records import MediaFile, Source, format_number, in_order, strict_json
+from core_sdk._ground.records import MediaFile, SearcherMetric, Source, format_number, in_order, strict_json
 from core_sdk._home import Home, View, open_view
 from core_sdk._home.attempts.running import attempt_rows
+from core_sdk._home.finding.facts import metric_named
 from core_sdk._home.rows import Outline, Ranks, ReportRow, StreamPosition, source_named
 from core_sdk._home.streams import read_reports
 from core_sdk._interfaces.cli._arguments import Metrics, Rank, ReportGroup, Since, Superseded
@@ -121,10 +122,11 @@ def reports_of(
     for name in metrics:
         # Series are found at once; values that are not numbers have none.
         series = view.series(trial_id, rank=None if rank == "all" else rank)
-        known = [one.name for one in series if group in (None, one.group)]
+        known = [(one.group, one.name) for one in series if group in (None, one.group)]
         others = view.reports(trial_id, group=group, rank=rank)
-        if name not in known and not any(name in report.metrics for report in others):
-            raise NotRecordedError(f"trial {trial_id} has no metric {name!r} to show", "The metrics", known)
+        if metric_named(name, known) is None and not any(_chosen(report, [name]) for report in others):
+            there = [each for _, each in known]
+            raise NotRecordedError(f"trial {trial_id} has no metric {name!r} to show", "The metrics", there)
     return _only_metrics(chain([first], reports), metrics)
 
 
@@ -133,8 +135,15 @@ def _only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Ite
     for report in reports:
         if not metrics:
             yield report
-        elif chosen := {name: value for name, value in report.metrics.items() if name in metrics}:
+        elif chosen := _chosen(report, metrics):
             yield msgspec.structs.replace(report, metrics=chosen)
+
+
+def _chosen(report: ReportRow, metrics: Collection[str]) -> dict[str, Any]:
+    """Returns the values of the metrics that are named, with their group or without it."""
+    return {
+        name: value for name, value in report.metrics.items() if name in metrics or f"{report.group}.{name}" in metrics
+    }
 
 
 def _only_new(reports: Iterable[ReportRow], since: float | None) -> Iterator[ReportRow]:
@@ -149,7 +158,7 @@ def _follow_reports(
     Without a `rank`, each metric comes from the lowest rank that has reported it so far.
     """
     positions: defaultdict[Source, StreamPosition] = defaultdict(StreamPosition)
-    lowest = _LowestRanks()
+    lowest = _LowestRanks(home.experiment(home.trial(trial_id).read_record().experiment_id).read().searcher_metric)
     is_last = False
     while not is_last:
         # Asked before reading, so that what was reported before the end is read.
@@ -171,9 +180,10 @@ def _follow_reports(
 
 
 class _LowestRanks:
-    """The lowest rank that has reported each metric of each attempt so far."""
+    """The lowest rank that has reported each metric of each attempt so far; of a writer's metric, that writer."""
 
-    def __init__(self) -> None:
+    def __init__(self, decides: SearcherMetric | None) -> None:
+        self._decides = decides
         self._ranks: dict[tuple[int, str, str], Source] = {}
 
     def only_shown(self, report: ReportRow) -> ReportRow | None:
@@ -184,6 +194,8 @@ class _LowestRanks:
         return msgspec.structs.replace(report, metrics=shown) if shown else None
 
     def _is_lowest(self, report: ReportRow, name: str) -> bool:
+        if (decides := self._decides) and decides.writer and (report.group, name) == ("validation", decides.name):
+            return report.rank == decides.writer
         key = report.attempt, report.group, name
         self._ranks[key] = min(self._ranks.get(key, report.rank), report.rank, key=in_order)
         return self._ranks[key] == report.rank

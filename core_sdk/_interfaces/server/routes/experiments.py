@@ -14,10 +14,11 @@ from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._execution.experiments.picture import SearchPicture
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
 from core_sdk._ground.config.hyperparameters import Categorical, Double, Int, Log
-from core_sdk._ground.records import Metric, Source, fields_of, in_order
+from core_sdk._ground.records import Metric, SearcherMetric, Source, chosen_metric, fields_of, in_order
 from core_sdk._home import View
 from core_sdk._home.fields import titled
-from core_sdk._home.finding.facts import Facts, flat_hparams
+from core_sdk._home.finding.facts import Facts, flat_hparams, metric_named
+from core_sdk._home.finding.groups import best_of, grouped_metric
 from core_sdk._home.finding.tree import trial_tree
 from core_sdk._home.finding.where import parse_condition
 from core_sdk._home.rows import ExperimentRow, source_named
@@ -215,10 +216,7 @@ def _figures_of(shared: SharedView, row: ExperimentRow, trials: Sequence[Facts])
     duration = None if row.state in ("ACTIVE", "QUEUED") or not ended else max(0.0, ended - started)
     if (metric := shared.searcher_metric(row.experiment_id)) is None:
         return ExperimentFigures(duration=duration)
-    name = f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"
-    values = [(value, one.row.trial_id) for one in trials if isinstance(value := one.metric(name), int | float)]
-    best = min(values, key=lambda one: _rank(one[0], metric.smaller_is_better), default=None)
-    return ExperimentFigures(metric.name, best and BestTrial(best[1], best[0]), duration)
+    return ExperimentFigures(metric.name, _best(trials, metric), duration)
 
 
 def _problem_with(name: str) -> str:
@@ -244,8 +242,8 @@ def experiment(shared: SharedView, experiment_id: Id) -> ExperimentAnswer:
     record = shared.home.experiment(experiment_id).read()
     row = shared.ask(lambda view: view.experiment(experiment_id))
     metric = record.searcher_metric
-    best = None if metric is None else _best(shared, experiment_id, metric.name, metric.smaller_is_better)
     trials = shared.snapshot().trials_of(experiment_id)
+    best = None if metric is None else _best(trials, metric)
     return ExperimentAnswer(
         experiment=bounded_experiment(row, MOST_LABELS),
         num_labels=len(row.labels),
@@ -277,11 +275,9 @@ def _choices(shared: SharedView, experiment_id: int) -> dict[str, Choice]:
     return choices
 
 
-def _best(shared: SharedView, experiment_id: int, metric: str, smaller_is_better: bool) -> BestTrial | None:
-    values = shared.ask(lambda view: view.best_validations(experiment_id, metric, smaller_is_better=smaller_is_better))
-    choose = min if smaller_is_better else max
-    trial_id = choose(values, key=lambda one: values[one], default=None)
-    return None if trial_id is None else BestTrial(trial_id, values[trial_id])
+def _best(trials: Sequence[Facts], metric: SearcherMetric) -> BestTrial | None:
+    best = best_of(trials, grouped_metric(trials, metric))
+    return None if best is None else BestTrial(best.trial_id, best.value)
 
 
 def search(shared: SharedView, experiment_id: Id) -> SearchAnswer:
@@ -297,15 +293,13 @@ def search(shared: SharedView, experiment_id: Id) -> SearchAnswer:
 
 def curves(shared: SharedView, experiment_id: Id, query: CurvesQuery) -> CurvesAnswer:
     """Returns the learning curves of the best trials of an experiment."""
-    group, name, smaller_is_better = _metric(shared, experiment_id, query.metric)
-    if not name:
+    if (asked := _asked(shared, experiment_id, query.metric)) is None:
         return CurvesAnswer("", [], 0, [])
-    found = _with_metric(shared, experiment_id, group, name)
-    best: dict[int, Any] = {one.row.trial_id: one.metrics[group][name] for one in found}
-    if group == "validation":
-        best |= shared.ask(lambda view: view.best_validations(experiment_id, name, smaller_is_better=smaller_is_better))
-    rows = [one.row for one in found]
-    rows.sort(key=lambda row: _rank(best[row.trial_id], smaller_is_better))
+    group, name, metric = asked
+    found = sorted(_with_metric(shared, experiment_id, group, name), key=lambda one: one.row.trial_id)
+    ranked = metric.best_first(found, lambda one: one.metric(metric.best_name))
+    without_number = [one for one in found if one.metric(metric.best_name) is None]
+    rows = [one.row for one in (*ranked, *without_number)]
 
     def read(view: View) -> CurvesAnswer:
         shown = {row.trial_id: row for row in rows[: query.top]}
@@ -327,55 +321,51 @@ def curves(shared: SharedView, experiment_id: Id, query: CurvesQuery) -> CurvesA
 
 def variations(shared: SharedView, experiment_id: Id, query: VariationsQuery) -> VariationsAnswer:
     """Returns the trials that vary others, and those that they vary, as a tree."""
-    group, name, smaller_is_better = _metric(shared, experiment_id, query.metric)
-    metric = f"{group}.{name}".strip(".")
-    extreme = "min" if smaller_is_better else "max"
+    asked = _asked(shared, experiment_id, query.metric)
+    metric = asked[2] if asked else None
     branches = trial_tree(shared.snapshot().trials_of(experiment_id))
     told = []
     for branch in branches[:_MOST_VARIATIONS]:
-        row, best = branch.trial.row, branch.trial.metric(f"{extreme}.{metric}") if metric else None
+        row, best = branch.trial.row, branch.trial.metric(metric.best_name) if metric else None
         words = row.hypothesis, row.verdict, row.verdict_reason
         told.append(Variation(branch.depth, row.trial_id, row.name, row.state, row.reason, *words, best))
-    return VariationsAnswer(metric, told, len(branches))
+    return VariationsAnswer(metric.name if metric else "", told, len(branches))
 
 
-def _rank(value: float, smaller_is_better: bool) -> tuple[bool, float]:
-    """Returns the sort key of a value: the best comes first, and NaN last."""
-    return value != value, value if smaller_is_better else -value
+def _asked(shared: SharedView, experiment_id: int, asked: str) -> tuple[str, str, SearcherMetric] | None:
+    """Returns the group and the name of a metric, and how it is read, with the group in its name.
 
-
-def _metric(shared: SharedView, experiment_id: int, asked: str) -> tuple[str, str, bool]:
-    """Returns the metric's group and name, and whether smaller is better.
-
-    Without a name it is the searcher's metric, or else any that a trial has. Raises `ValueError` for an unknown one.
+    Without a name it is the metric that decides, or else any that a trial has; None if there is none. Raises
+    `ValueError` for an unknown one.
     """
-    recorded = shared.home.experiment(experiment_id).read().searcher_metric
-    smaller_is_better = recorded.smaller_is_better if recorded else True
-    if not asked and recorded is not None:
-        return "validation", recorded.name, smaller_is_better
-    known = {
-        (group, name)
-        for one in shared.snapshot().trials_of(experiment_id)
-        for group, metrics in one.metrics.items()
-        for name in metrics
-    }
-    for group, name in sorted(known, key=lambda pair: (pair[0] != "validation", pair[0] != "training", pair)):
-        if asked in ("", f"{group}.{name}", name):
-            return group, name, smaller_is_better
-    if asked:
+    decides = chosen_metric(shared.searcher_metric(experiment_id), asked or None, None)
+    trials = shared.snapshot().trials_of(experiment_id)
+    known = {(group, name) for one in trials for group, metrics in one.metrics.items() for name in metrics}
+    if decides is None:
+        pair = min(known, key=lambda pair: (pair[0] != "validation", pair[0] != "training", pair), default=None)
+    else:
+        pair = metric_named(decides.name, known)
+    if pair is None and asked:
         raise ValueError(f"no trial of experiment {experiment_id} has a metric {asked!r}")
-    return "", "", smaller_is_better
+    if pair is None:
+        if decides is None:
+            return None
+        pair = "validation", decides.name.removeprefix("validation.")
+    return *pair, msgspec.structs.replace(decides or SearcherMetric(name=""), name=".".join(pair))
 
 
 def importance(shared: SharedView, experiment_id: Id, query: ImportanceQuery) -> ImportanceAnswer:
     """Returns how much of the differences in a metric each hyperparameter explains by itself."""
     asked = query.metric.removeprefix("min.").removeprefix("max.")
     extreme = query.metric[: len(query.metric) - len(asked)]
-    group, name, _ = _metric(shared, experiment_id, asked)
+    found = _asked(shared, experiment_id, asked)
+    if found is None:
+        return ImportanceAnswer("", 0, [], 0)
+    group, name, _ = found
     metric = f"{extreme}{group}.{name}"
     values = [(one.hparams, one.metric(metric)) for one in _with_metric(shared, experiment_id, group, name)]
     told = importances([(hparams, value) for hparams, value in values if value is not None])
-    return ImportanceAnswer(metric.strip("."), len(values), told[:_MOST_HPARAMS], len(told))
+    return ImportanceAnswer(metric, len(values), told[:_MOST_HPARAMS], len(told))
 
 
 def _with_metric(shared: SharedView, experiment_id: int, group: str, name: str) -> list[Facts]:

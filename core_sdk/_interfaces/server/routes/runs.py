@@ -11,7 +11,7 @@ import msgspec
 
 from core_sdk._home.fields import FieldKind, titled
 from core_sdk._home.finding.facts import Facts, field_of, problem_with, titles, without_figure
-from core_sdk._home.finding.groups import recorded_ranking
+from core_sdk._home.finding.groups import common_metric
 from core_sdk._home.finding.order import in_order
 from core_sdk._home.finding.where import parse_condition
 from core_sdk._home.rows import TrialRow
@@ -133,7 +133,7 @@ def columns(shared: SharedView, query: ColumnsQuery) -> ColumnsAnswer:
     page, cursor = page_of(fitting, query.cursor, query.limit)
     page = list(dict.fromkeys((*page, *(one for one in known if one.name in names)))) if names else page
     labels = Counter(label for one in found for label in one.row.labels)
-    ranking = recorded_ranking(map(shared.searcher_metric, experiment_ids))
+    metric = common_metric(found, map(shared.searcher_metric, experiment_ids))
     return ColumnsAnswer(
         columns=[
             *(ColumnAnswer(name, "field", kind, len(found), title=title) for name, (title, kind) in _FIELDS.items()),
@@ -142,7 +142,7 @@ def columns(shared: SharedView, query: ColumnsQuery) -> ColumnsAnswer:
         labels=sorted(label for label, _ in labels.most_common(MOST_LABELS)),
         num_found=len(fitting),
         next=cursor,
-        best_by=ranking.name if ranking else None,
+        best_by=metric.best_name if metric else None,
     )
 
 

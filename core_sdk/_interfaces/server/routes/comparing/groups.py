@@ -10,15 +10,15 @@ import msgspec
 
 from core_sdk._analysis.charts.common_bins import JoinedMetric
 from core_sdk._analysis.charts.grouped_curves import Band, Centre, GroupedCurve, refined
-from core_sdk._ground.records import Metric, fields_of
+from core_sdk._ground.records import Metric, SearcherMetric, fields_of
 from core_sdk._home.finding.facts import Facts, problem_with
 from core_sdk._home.finding.groups import (
-    Ranking,
     TrialGroup,
     best_of,
-    default_ranking,
+    default_metric,
     group_names,
     group_trials,
+    grouped_metric,
     metric_names,
 )
 from core_sdk._home.rows import source_named
@@ -98,16 +98,17 @@ def groups(shared: SharedView, query: GroupsQuery) -> GroupsAnswer:
         if problem := problem_with(name, found):
             raise RequestError(400, "unknown_name", problem)
     experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
-    ranking = (
-        Ranking.named(query.best) if query.best else default_ranking(found, map(shared.searcher_metric, experiment_ids))
-    )
+    if query.best:
+        metric: SearcherMetric | None = grouped_metric(found, SearcherMetric.named(query.best))
+    else:
+        metric = default_metric(found, map(shared.searcher_metric, experiment_ids))
     grouped = group_trials(found, query.by) if query.by else []
     return GroupsAnswer(
         names=group_names(found)[:_MAX_NAMES],
         metrics=metric_names(found)[:_MAX_NAMES],
-        best_by=ranking.name if ranking else None,
-        groups=[_group(one, ranking) for one in grouped],
-        charts=[_chart(shared, query, grouped, metric) for metric in query.metrics[:_MAX_CHARTS]] if grouped else [],
+        best_by=metric.best_name if metric else None,
+        groups=[_group(one, metric) for one in grouped],
+        charts=[_chart(shared, query, grouped, name) for name in query.metrics[:_MAX_CHARTS]] if grouped else [],
         num_trials=len(found),
     )
 
@@ -121,8 +122,8 @@ def _trials(shared: SharedView, query: GroupsQuery) -> list[Facts]:
     return shared.chosen_trials(query.trials)
 
 
-def _group(group: TrialGroup, ranking: Ranking | None) -> GroupAnswer:
-    best = best_of(group.members, ranking)
+def _group(group: TrialGroup, metric: SearcherMetric | None) -> GroupAnswer:
+    best = best_of(group.members, metric)
     trial_id, value = (best.trial_id, best.value) if best else (None, None)
     return GroupAnswer(list(group.values), group.trial_ids, trial_id, value)
 
