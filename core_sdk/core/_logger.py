@@ -45,8 +45,6 @@ class Logger(OfOneProcess):
         self._reports = self._context is not None and (all_ranks or self._context.distributed.is_chief)
         self._places: dict[str, tuple[str, str]] = {}
         self._names: dict[tuple[str, str], str] = {}
-        self._step: int | None = None
-        self._of_step: set[tuple[str, str]] = set()
 
     @property
     def context(self) -> Context | None:
@@ -61,14 +59,12 @@ class Logger(OfOneProcess):
         keep their names. Without a slash it is "training". In "training" and "validation" are only numbers: a text is
         kept in the group "text", under its whole name. Each group is a report, with the values and the errors of
         `report_metrics`. Further metrics of the step may be logged by later calls. Of a metric that is logged again at
-        a step, the first value counts. If a report is refused, the reports of the groups before it are kept. Raises
+        a step, the later value counts. If a report is refused, the reports of the groups before it are kept. Raises
         `ValueError` for two names of the same metric.
         """
         if not self._reports or self._context is None:
             return
         groups: dict[str, dict[str, Any]] = {}
-        if step != self._step:
-            self._step, self._of_step = step, set()
         for given, value in _flat(metrics):
             group, name = self._places.get(given) or self._placed(given)
             if isinstance(value, str) and group in (TRAINING, VALIDATION):
@@ -79,10 +75,7 @@ class Logger(OfOneProcess):
             of_group[name] = value
         for group, of_group in groups.items():
             # Scripts that log a step in parts repeat their counters, such as the time so far.
-            new = {name: value for name, value in of_group.items() if (group, name) not in self._of_step}
-            if new:
-                self._context.train.report_metrics(group, step, new)
-                self._of_step.update((group, name) for name in new)
+            self._context.train.report_metrics(group, step, of_group, replace=True)
 
     def close(self) -> None:
         """Closes the Context if the logger has begun it, as `Context.close()` does; else does nothing."""

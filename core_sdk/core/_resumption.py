@@ -33,7 +33,6 @@ class Resumption:
         resumed = self._start.resumed_steps
         if self.is_settled or steps_completed == 0:
             return  # step 0 may be reported before anything is restored
-        is_training = group == "training"
         # A validation of the checkpoint itself may come after the resume.
         if not self._is_read:
             self._warn(
@@ -43,7 +42,7 @@ class Resumption:
                 "loop.State.restore() or checkpoint.restore_path(), or begin a new trial. A script that only evaluates "
                 "may ignore this",
             )
-        elif steps_completed < resumed + is_training:
+        elif steps_completed < resumed:  # a script may save a step before it trains and reports it
             self._warn(
                 "the steps have gone back",
                 f"this attempt went on from the checkpoint of step {resumed}, and reports step {steps_completed} of "
@@ -51,7 +50,7 @@ class Resumption:
                 "of an epoch from 0: count by `loader.batches` of loop.resumable(), or keep the counter in the "
                 "checkpoint",
             )
-        self.is_settled = self.is_settled or is_training
+        self.is_settled = self.is_settled or group == "training"
 
     def _warn(self, title: str, description: str) -> None:
         self.is_settled = True

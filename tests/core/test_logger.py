@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -47,20 +48,40 @@ def test_slashes_make_groups(context: core.Context) -> None:
 
 
 def test_a_step_is_logged_in_parts(context: core.Context) -> None:
-    """Further metrics of a step are another report; of those that are logged again, the first values count."""
+    """Further metrics of a step are another report; of those that are logged again, the later values count."""
     logger = core_sdk.Logger(context)
 
     logger.log({"val/loss": 2.0, "time": 3.0}, 1)
     logger.log({"train/loss": 1.0, "time": 4.0}, 1)
-    logger.log({"time": 4.0}, 1)
+    logger.log({"time": 4.5}, 1)
     logger.log({"time": 5.0}, 2)
 
     assert logged() == [
-        ("training", 1, {"time": 3.0}),
         ("training", 1, {"loss": 1.0}),
+        ("training", 1, {"time": 4.5}),
         ("training", 2, {"time": 5.0}),
         ("validation", 1, {"loss": 2.0}),
     ]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_of_what_is_logged_twice_the_later_value_counts_after_a_resume_too(is_stopped: bool) -> None:
+    """A script that is stopped between two logs of a step has the values of one that was not."""
+    with contextlib.suppress(InterruptedError), core.init(job_id="twice") as context:
+        core_sdk.Logger().log({"acc": 0.5}, 1)
+        with context.checkpoint.store_path({"steps_completed": 1}):
+            pass
+        if is_stopped:
+            raise InterruptedError
+        core_sdk.Logger().log({"acc": 1.0}, 1)
+    if is_stopped:
+        with (
+            core.init(job_id="twice") as context,
+            context.checkpoint.restore_path(context.info.latest_checkpoint or ""),
+        ):
+            core_sdk.Logger().log({"acc": 1.0}, 1)
+
+    assert logged() == [("training", 1, {"acc": 1.0})]
 
 
 def test_texts_are_kept_beside_the_numbers(context: core.Context) -> None:

@@ -59,7 +59,8 @@ _GONE_BACK = "the steps have gone back: this attempt went on from the checkpoint
         (True, [("setup", 0), ("validation", 15), ("training", 16)], None),
         (True, [("training", 16), ("training", 11)], None),  # it has gone on
         (True, [("setup", 0), ("validation", 15), ("training", 11), ("training", 12)], f"{_GONE_BACK} 11"),
-        (True, [("training", 15)], f"{_GONE_BACK} 15"),
+        (True, [("training", 15), ("training", 16)], None),  # it saves a step before it trains on its batch
+        (True, [("training", 14)], f"{_GONE_BACK} 14"),
         (True, [("validation", 5)], f"{_GONE_BACK} 5"),
         (False, [("setup", 0)], None),
         (
