@@ -281,6 +281,42 @@ def test_the_table_is_steered_by_keys_only(site: Site, open_view: OpenView) -> N
     expect(page.get_by_role("heading", name="Trial 34")).to_be_visible()
 
 
+def test_keys_work_after_a_click_on_a_box(site: Site, open_view: OpenView) -> None:
+    """A click on a row's box, on the box of all and on an eye leaves the keys with the table."""
+    page = open_view(site, "runs?view=charts")
+    expect(rows(page).first).to_be_visible()
+
+    page.get_by_label("Choose all").click()
+    expect(page.locator(".grid-row.chosen").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".grid-row.chosen")).to_have_count(0)
+    page.get_by_label("Choose 34").click()
+    page.get_by_label("Choose 33").click()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_label("Curve of trial 33").click()
+    page.keyboard.press("c")
+
+    expect(page.get_by_role("heading", name="Comparison of 2 trials")).to_be_visible()
+
+
+def test_escape_goes_from_the_search_to_what_it_has_found(site: Site, open_view: OpenView) -> None:
+    """In the table and in the output: the text stays, and keys move in the list."""
+    for view, search, what in (
+        ("runs", "Search names, labels, reasons and hyperparameters", "Trials"),
+        ("trials/25/logs", "Find in the output", "Output"),
+    ):
+        page = open_view(site, view)
+        page.get_by_label(search).fill("e")
+        expect(page.get_by_role("status").filter(has_text=re.compile(r"^\d[\d,]* (trials|lines) of"))).to_be_visible()
+
+        page.get_by_label(search).press("Escape")
+
+        expect(page.get_by_label(what, exact=True)).to_be_focused()
+        expect(page.get_by_label(search)).to_have_value("e")
+
+
 def test_keys_go_to_views_and_show_themselves(site: Site, open_view: OpenView) -> None:
     """Key shortcuts open views, the list of keys and the search."""
     page = open_view(site, "runs")

@@ -121,6 +121,11 @@ export function Grid({
     else if (!onKey?.(event.key, itemAt(active))) return;
     event.preventDefault();
   };
+  // Keys steer the table also after a click on what only the pointer reaches, such as a row's box.
+  const keepFocus = (/** @type {MouseEvent} */ event) => {
+    if (/** @type {HTMLElement} */ (event.target).closest("input, button")?.getAttribute("tabindex") === "-1")
+      box.current?.focus({ preventScroll: true });
+  };
   const onRowClick = (/** @type {MouseEvent} */ event, /** @type {number} */ index) => {
     setActive(index);
     if (/** @type {HTMLElement} */ (event.target).closest("a, input, button")) return;
@@ -154,6 +159,7 @@ export function Grid({
       ref=${box}
       onScroll=${onScroll}
       onKeyDown=${onKeyDown}
+      onClick=${keepFocus}
     >
       <div class="grid-head" role="row" aria-rowindex="1" style=${{ gridTemplateColumns: template, minWidth: `${minWidth}px` }}>
         <span role="columnheader">

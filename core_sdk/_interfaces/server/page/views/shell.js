@@ -126,7 +126,7 @@ function ThemeButton() {
 const KEYS = [
   ["g r", "all runs"],
   ["g q", "the queue"],
-  ["/", "search (in the table and in logs)"],
+  ["/ · Esc", "search (in the table and in logs) · go from the search to what it has found"],
   ["↑ ↓ PgUp PgDn Home End", "move in a table or a log"],
   ["Enter", "open the row"],
   ["Space", "choose the row; with Shift and an arrow, choose several"],
@@ -146,6 +146,9 @@ const Help = ({ onClose }) => html`
   <//>
 `;
 
+/** Where keys write or choose something. */
+const TEXT_FIELDS = "input:not([type=checkbox], [type=radio], [type=range]), textarea, select";
+
 /** Keys that work everywhere but where text is written. */
 function useShortcuts(/** @type {() => void} */ openHelp) {
   useEffect(() => {
@@ -153,7 +156,11 @@ function useShortcuts(/** @type {() => void} */ openHelp) {
     const onKey = (/** @type {KeyboardEvent} */ event) => {
       const target = /** @type {HTMLElement} */ (event.target);
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-      if (target.closest("input, textarea, select, dialog[open]")) return;
+      if (event.key === "Escape" && target.matches("input[type=search]") && !target.closest("dialog")) {
+        event.preventDefault(); // Chromium would empty it, and what was found would be gone.
+        leave(target);
+      }
+      if (target.closest(`${TEXT_FIELDS}, dialog[open]`)) return;
       if (event.key === "?") openHelp();
       else if (isAfterG && event.key === "r") go(linkTo(["runs"]));
       else if (isAfterG && event.key === "q") go(linkTo(["queue"]));
@@ -166,6 +173,14 @@ function useShortcuts(/** @type {() => void} */ openHelp) {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, []);
+}
+
+/** Goes from a search to the list behind it. */
+function leave(/** @type {HTMLElement} */ search) {
+  const lists = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("main [tabindex='0']"));
+  const list = [...lists].find((one) => search.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING);
+  if (list) list.focus();
+  else search.blur();
 }
 
 function skip(/** @type {Event} */ event) {
