@@ -16,11 +16,12 @@ import traceback
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 from core_sdk._ground.environment import LaunchSettings
 from core_sdk._ground.environment.names import GRACE_VARIABLE
-from core_sdk._machine.processes import STOPS, CaughtSignals, RankGrace, Supervisor, block_usr1
+from core_sdk._machine.processes import STOPS, CaughtSignals, Failed, RankGrace, Supervisor, block_usr1
 from core_sdk._machine.processes.output import RankOutput
 from core_sdk.errors import CoreSDKError, MissingDependencyError
 from launch._command_line import CommandLineError, HelpWanted, check_script, help_text
@@ -106,6 +107,10 @@ def _launch_here(launch: Launch) -> LaunchResult:
     result = _result(supervisor, engine.exception() if engine.done() else None)
     if result.is_of_ranks and (trouble := directory.record_exit(result.code, result.reason)):
         result = replace(result, messages=(*result.messages, trouble))
+    if isinstance(supervisor.decided, Failed) and settings.error_file:
+        first = supervisor.decided.first
+        with contextlib.suppress(OSError):  # torchrun's caller then has no file
+            directory.statements.copy_error(first.rank, first.code or _FAILURE, Path(settings.error_file))
     if supervisor.may_have_left_ranks():
         directory.abandon()
     return result

@@ -8,11 +8,12 @@ very letters: each rank gets its number there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from core_sdk._ground.environment import LaunchSettings, meeting_port, visible_gpus
-from launch._command_line import UsageError
+from launch._command_line import Command, UsageError
 from launch._deepspeed._core_binding import cores_to_share, share
 from launch._deepspeed._options import DeepSpeedOptions, parse_options, plan_here, plan_hosts
 from launch._framework import Framework, LaunchOptions, Start
@@ -31,6 +32,11 @@ class DeepSpeed(Framework):
         self._devices: tuple[str, ...] = ()
         self._cores: list[int] = []
         self._has_num_threads = False
+
+    def command(self, arguments: Sequence[str]) -> Command:
+        command = super().command(arguments)
+        is_module = parse_options(command.overrides).module and command.script[0] != "-m"
+        return replace(command, script=("-m", *command.script)) if is_module else command
 
     def plan(self, overrides: Sequence[str]) -> LaunchOptions:
         options = parse_options(overrides)

@@ -15,6 +15,7 @@ from launch._command_line import UsageError
 from launch._deepspeed._options import DeepSpeedOptions, parse_options, plan_here, plan_hosts
 from launch._framework import LaunchOptions
 from launch._ssh._hostfile import Host, Ssh, parse_hostfile
+from launch.deepspeed import DeepSpeed
 
 THREE_HOSTS = parse_hostfile("h1 slots=4\nh2 slots=2\nh3 slots=4\n")
 NO_GPUS: list[str] = []
@@ -60,7 +61,6 @@ def test_dashes_stand_for_underscores() -> None:
     [
         ("--launcher openmpi", "--launcher is not understood.*srun"),
         ("--launcher_args=-v", "ssh/config"),
-        ("--module", "-- -m MODULE"),
         ("--autotuning run", "tune with the `deepspeed` program"),
         ("--save_pid", "the launcher itself"),
         ("--enable_each_rank_log logs", "trial logs ID --rank N"),
@@ -71,6 +71,12 @@ def test_what_only_deepspeeds_launcher_does_is_refused_with_what_to_do_instead(l
     """Options that only DeepSpeed's launcher supports are refused with an alternative."""
     with pytest.raises(UsageError, match=message):
         parse_options(line.split())
+
+
+@pytest.mark.parametrize("line", ["--module -- package.train a", "--mod -- package.train a", "-- -m package.train a"])
+def test_a_module_takes_the_place_of_a_script(line: str) -> None:
+    """With `--module` the script is a module's name, as under DeepSpeed's launcher."""
+    assert DeepSpeed().command(line.split()).script == ("-m", "package.train", "a")
 
 
 @pytest.mark.parametrize(

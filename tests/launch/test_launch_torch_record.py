@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
 from launches import RunLaunch
 
 
@@ -17,6 +21,30 @@ def test_ranks_are_told_of_the_error_file_and_the_handled_signals(run_launch: Ru
 
     assert ended.stdout.count("SIGTERM,SIGINT,SIGHUP,SIGQUIT True") == 2
     assert ended.stdout.count("] True") == 2
+
+
+@pytest.mark.parametrize("options", [(), ("--log-dir", "logs")])
+def test_the_file_that_torchruns_caller_has_named_gets_the_exception(
+    run_launch: RunLaunch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """The exception of the rank that failed first is copied to the launcher's own error file, as torchrun does."""
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    source = """
+        import os
+        from torch.distributed.elastic.multiprocessing.errors import record
+
+        @record
+        def main():
+            if os.environ["RANK"] == "1":
+                raise ValueError("a bad value")
+
+        main()
+    """
+
+    run_launch(source, overrides=options)
+
+    message = json.loads((tmp_path / "error.json").read_text())["message"]
+    assert (message["message"], message["errorCode"]) == ("ValueError: a bad value", 1)
 
 
 def test_an_exception_that_torchs_record_has_written_is_the_cause(run_launch: RunLaunch) -> None:

@@ -77,6 +77,8 @@ class LaunchSettings:
     """Whether the user has set OMP_NUM_THREADS."""
     is_usr1_stop: bool = False
     """Whether SIGUSR1 is a stop, as SIGTERM is."""
+    error_file: str = ""
+    """torchrun's file for the exception of the rank that failed first; empty if nobody wants it."""
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> LaunchSettings:
@@ -86,6 +88,7 @@ class LaunchSettings:
             log_level=variables.get("LOGLEVEL"),
             has_num_threads="OMP_NUM_THREADS" in variables,
             is_usr1_stop=is_usr1_stop(variables),
+            error_file=variables.get("TORCHELASTIC_ERROR_FILE", ""),
         )
 
 

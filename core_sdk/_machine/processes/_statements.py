@@ -39,6 +39,19 @@ class RankStatements:
         except (OSError, ValueError, KeyError, TypeError):
             return b""
 
+    def copy_error(self, rank: int, code: int, to: Path) -> None:
+        """Copies the exception in that file to another one, with the rank's exit status, as torchrun does.
+
+        Does nothing if the rank has not used `record`. Raises `OSError`.
+        """
+        try:
+            told = json.loads(self.error_path(rank).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return
+        if isinstance(told, dict) and isinstance(message := told.get("message"), dict):
+            message["errorCode"] = code
+        to.write_text(json.dumps(told))
+
     def trial_word(self) -> str:
         """Returns what the ranks have said about the trial that they have begun; empty if they have begun none.
 

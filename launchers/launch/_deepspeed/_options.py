@@ -23,7 +23,6 @@ _REFUSED: Mapping[str, str] = {
     "by yourself with --no_ssh and --node_rank",
     "launcher_args": "what ssh is to do differently belongs into ~/.ssh/config",
     "force_multi": "a host of the hostfile that is not this machine is reached by ssh, a single one too",
-    "module": "write `-- -m MODULE` instead",
     "autotuning": "tune with the `deepspeed` program itself",
     "save_pid": "the process to signal is the launcher itself, `$!` in the shell that started it",
     "enable_each_rank_log": "each line begins with [rank=N] here, and of what `core-sdk run` has started "
@@ -52,6 +51,8 @@ class DeepSpeedOptions:
     ssh_port: int | None = None
     bind_cores_to_rank: bool = False
     bind_core_list: str = ""
+    module: bool = False
+    """Whether the script is a module's name, as behind `python -m`."""
 
 
 def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:

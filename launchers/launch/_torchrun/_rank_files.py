@@ -38,9 +38,11 @@ class RankLogs:
         files = {}
         for local_rank, of_rank in variables.items():
             rank = int(of_rank["RANK"])
-            if not of_rank.get("TORCHELASTIC_ERROR_FILE"):
-                path = self._directory.statements.error_path(rank)
-                path.unlink(missing_ok=True)
+            path = self._directory.statements.error_path(rank)
+            path.unlink(missing_ok=True)
+            if own := of_rank.get("TORCHELASTIC_ERROR_FILE"):
+                path.symlink_to(Path(own).absolute())
+            else:
                 of_rank["TORCHELASTIC_ERROR_FILE"] = str(path)
             files[local_rank] = self._open_rank(rank, local_rank, decided, self._prefix(of_rank))
         return files
