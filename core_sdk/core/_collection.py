@@ -6,6 +6,8 @@ import logging
 import warnings
 from collections.abc import Mapping
 
+import msgspec
+
 from core_sdk._ground.environment import is_home_spooled
 from core_sdk._ground.records import RetentionPolicy, SearcherMetric
 from core_sdk._home import Home
@@ -29,7 +31,8 @@ def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
     policy = RetentionPolicy.checked(checkpoint_storage) if isinstance(checkpoint_storage, Mapping) else None
     metric = SearcherMetric.configured(attempt.info.trial.config.get("searcher"))
     if metric is None and attempt.record.best_by:
-        metric = SearcherMetric.named(attempt.record.best_by)
+        own = SearcherMetric.named(attempt.record.best_by)
+        metric = msgspec.structs.replace(own, name=own.name.removeprefix("validation."))
     try:
         experiment = Home(attempt.folder.home_root).experiment(attempt.record.experiment_id)
         found = experiment.read()

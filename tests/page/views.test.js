@@ -82,7 +82,13 @@ test("groups stand in the order of their first run, and a folded one hides its r
   ]);
 });
 
-test("the head of a group has what is typical of it, and its best run", () => {
+test("the head of a group has what is typical of it, and its best run, the earlier of equal ones", () => {
+  const tied = runs([
+    { id: 9, loss: 1, "min.loss": 1 },
+    { id: 8, loss: 1, "min.loss": 1 },
+  ]);
+  const [first] = grouped(tied, ["lr"], new Set(), [], "min.loss");
+  assert.deepEqual("best" in first && first.best, { id: 8, value: 1 });
   const all = runs([
     { id: 7, lr: 0.1, label: ["a", "b"], loss: 1, "max.accuracy": 0.5 },
     { id: 8, lr: 0.1, label: ["b", "a"], loss: 3, "max.accuracy": "NaN" },

@@ -12,7 +12,7 @@ from core_sdk._ground.config import from_mapping, masked, to_mapping, to_yaml
 from core_sdk._home import Home, open_view
 from core_sdk._home.finding.best import best_trial
 from core_sdk._home.finding.facts import Facts, names_of, read_facts
-from core_sdk._home.finding.groups import metric_names
+from core_sdk._home.finding.groups import grouped_metric, metric_names
 from core_sdk._home.media import HomeMedia
 from core_sdk._home.rows import ExperimentRow
 from core_sdk.errors import RecordDamagedError
@@ -65,7 +65,7 @@ def report_html(home: Home, experiment_id: int) -> str:
 
 def _importances(home: Home, row: ExperimentRow, found: Sequence[Facts]) -> Iterable[str]:
     recorded = home.experiment(row.experiment_id).read().searcher_metric
-    metric = f"validation.{recorded.name}" if recorded else next(iter(metric_names(found)), "")
+    metric = grouped_metric(found, recorded).name if recorded else next(iter(metric_names(found)), "")
     values = [(one.hparams, one.metric(metric)) for one in found]
     told = importances([(hparams, value) for hparams, value in values if value is not None])
     if told:

@@ -239,6 +239,31 @@ def test_a_plain_script_says_by_what_it_is_best(
         assert f"is better): best {2 if value == 0.9 else 1}:{value}" in cli("trial", "evidence", trial_id).output
 
 
+@pytest.mark.parametrize("metric", ["loss", "training.loss"])
+def test_a_metric_of_the_training_can_decide(home: Home, cli: Cli, metric: str) -> None:
+    """If no trial has validated it, a metric of the training decides for trials, and no checkpoint is the best."""
+    for losses in ([5, 3], [4, 1]):
+        training = new_attempt(new_trial(home))
+        for step, loss in enumerate(losses, start=1):
+            training.report(step, loss=loss)
+            store(training, f"{losses[0]}-{step}", step)
+        training.end()
+    with home.experiment(1).edit() as edited:
+        edited.searcher_metric = SearcherMetric(name=metric)
+
+    with contextlib.closing(Visitor(home)) as visitor:
+        page = visitor.get("/api/v1/experiments/1").json
+    best = json.loads(cli("experiment", "best", "1", "--json").output)["best"]
+    listed = json.loads(cli("experiment", "trials", "1", "--json").output)
+
+    assert (page["best_by"], page["best"]) == ("min.training.loss", {"trial_id": 2, "value": 1})
+    assert best == {
+        "trial_id": 2, "metric": "training.loss", "value": 1, "steps_completed": 2, "checkpoint": None
+    }  # fmt: skip
+    assert [one["trial_id"] for one in listed] == [2, 1]
+    assert "no validation metric is called" in cli("experiment", "download", "1").errors
+
+
 def test_a_direction_without_a_metric_is_refused(home: Home, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """`larger_is_better` and `--larger-is-better` say how to read a metric that must be named, too."""
     monkeypatch.setenv("CORE_SDK_HOME", str(home.root))

@@ -143,9 +143,9 @@ def plot(
     home = open_home()
     if grouping is not None:
         searchers = home.experiment(experiment).read().searcher_metric
-        shown = metric or ([f"validation.{searchers.name}"] if searchers else [])
         with open_view(home) as view:
             rows = view.trials(experiment)
+            shown = metric or ([grouped_metric(read_facts(view, rows), searchers).name] if searchers else [])
             draw_charts(read_charts(home, view, rows, grouping, num_buckets(output), metrics=shown, x=x), output)
         return
     if metric or x != "steps":

@@ -22,6 +22,7 @@ from core_sdk._home.finding.facts import (
     read_facts,
     titles,
 )
+from core_sdk._home.finding.groups import grouped_metric
 from core_sdk._home.finding.order import in_order
 from core_sdk._home.finding.where import Condition, ConditionError, parse_condition
 from core_sdk._home.rows import TrialRow
@@ -82,7 +83,7 @@ def print_trials(found: Sequence[Facts], names: Sequence[str], form: Form, *, na
 
 def with_searched(names: Sequence[str], metric: SearcherMetric | None, found: Sequence[Facts]) -> list[str]:
     """Returns the names that come first in a table of an experiment's trials: also the searcher's metric, if any."""
-    name = f"metrics.validation.{metric.name}" if metric else ""
+    name = f"metrics.{grouped_metric(found, metric).name}" if metric else ""
     return [*names, *([name] if any(one.meanings(name) for one in found) else [])]
 
 

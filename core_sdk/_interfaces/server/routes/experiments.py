@@ -98,6 +98,8 @@ class ExperimentAnswer(msgspec.Struct, frozen=True):
     metric: str | None
     """The one that says which trial is best."""
     smaller_is_better: bool | None
+    best_by: str | None
+    """The same with its group: min.METRIC or max.METRIC."""
     best: BestTrial | None
     states: dict[str, int]
     """The number of trials in each state."""
@@ -251,6 +253,7 @@ def experiment(shared: SharedView, experiment_id: Id) -> ExperimentAnswer:
         is_submitted=record.is_submitted,
         metric=metric.name if metric else None,
         smaller_is_better=metric.smaller_is_better if metric else None,
+        best_by=None if metric is None else grouped_metric(trials, metric).best_name,
         best=best,
         states=Counter(one.row.state for one in trials),
         num_variations=sum(one.row.parent is not None for one in trials),

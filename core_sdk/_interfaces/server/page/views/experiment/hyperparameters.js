@@ -27,12 +27,12 @@ const MAX_AXES = 10;
 const MAX_HYPERPARAMETERS = 60;
 
 /** @param {{found: ExperimentAnswer, follows: (change: Change) => boolean}} props */
-export function Hyperparameters({ found: { experiment, metric: searched, smaller_is_better: smallerIsBetter, choices }, follows }) {
+export function Hyperparameters({ found: { experiment, best_by: bestBy, choices }, follows }) {
   const known = useAnswer(address(["columns"], { experiment: experiment.experiment_id }), once);
   const columns = known.value?.columns ?? [];
   const metrics = namesOfMetrics(columns);
   // As everywhere in an experiment, a trial counts by its best value of the searcher's metric.
-  const [metric, setMetric] = useSetting("metric", searched ? `${smallerIsBetter ? "min" : "max"}.validation.${searched}` : (metrics[0] ?? ""));
+  const [metric, setMetric] = useSetting("metric", bestBy ?? metrics[0] ?? "");
   const isKnown = metrics.includes(metric.replace(/^(min|max)\./, "")) || metrics.includes(metric);
   const [picture, setPicture] = useSetting("picture", "parallel");
   const differing = columns.filter((column) => column.kind === "hyperparameter" && !column.is_constant);

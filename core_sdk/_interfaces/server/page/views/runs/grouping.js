@@ -100,12 +100,12 @@ export function aggregateOf(values) {
   return { mean, std, count, numLeftOut: values.filter((value) => value != null).length - count };
 }
 
-/** @param {Run[]} runs @param {string} ranking */
+/** Of equal values that of the earlier run is the best. @param {Run[]} runs @param {string} ranking */
 function bestOf(runs, ranking) {
   const sign = ranking.startsWith("max.") ? -1 : 1;
   /** @type {{id: number, value: number} | null} */
   let best = null;
-  for (const { values } of runs) {
+  for (const { values } of [...runs].sort((one, other) => one.values.id - other.values.id)) {
     const value = own(values, ranking);
     if (typeof value === "number" && (best === null || sign * value < sign * best.value)) best = { id: values.id, value };
   }
