@@ -142,7 +142,7 @@ def test_contributors_are_told_the_areas_as_they_are() -> None:
 # The packages and modules that users import by name. A further one is a promise: docs/stability.md.
 _PUBLIC = {
     "client", "compat", "core", "errors", "experimental", "integrations", "launch", "loop", "media", "pytorch",
-    "search", "searcher", "sgd", "train", "transformers", "util",
+    "search", "searcher", "sgd", "testing", "train", "transformers", "util",
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from core_sdk._distributed import DistributedContext
@@ -24,6 +25,7 @@ from core_sdk.core._checkpoint._together import differing
 from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context, Service
 from core_sdk.core._preempt import PreemptMode
+from core_sdk.core._preempt._disturbance import disturber
 from core_sdk.core._ranks import joined_ranks, on_all_ranks, only_rank
 from core_sdk.core._recorders import EnvironmentRecorder, SourceRecorder
 from core_sdk.core._resumption import Resumption
@@ -172,7 +174,9 @@ def init(
     attempt = claim_together(home, info, definition, ranks)
     if ranks.is_chief:
         record_policy(attempt, configured)
-    return Context(
+    if (disturbing := disturber() if ranks.is_chief else None) is not None:
+        attempt = replace(attempt, journal=disturbing.heard(attempt.journal))
+    context = Context(
         attempt,
         storage,
         ranks,
@@ -185,6 +189,9 @@ def init(
         announcements=Announcements.begun(attempt) if ranks.is_chief and info is None and not is_quiet() else None,
         is_started_again=_is_started_again(definition, info, ranks),
     )
+    if disturbing is not None:
+        disturbing.preempt = context.preempt
+    return context
 
 
 def _recorders(attempt: Attempt) -> list[Service]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core_sdk._ground.environment.names import (
+    DISTURBANCE_VARIABLE,
     GRACE_VARIABLE,
     HOME_VARIABLE,
     MAX_MEDIA_VARIABLE,
@@ -174,6 +175,11 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 def is_quiet() -> bool:
     """Returns whether a script does not say which trial it is, and how it has ended."""
     return os.environ.get(QUIET_VARIABLE, "") not in ("", "0")
+
+
+def disturbance() -> str:
+    """Returns the JSON of the disturbance for which `core-sdk check-resume` asks; empty in every usual training."""
+    return os.environ.get(DISTURBANCE_VARIABLE, "")
 
 
 def is_test_mode(variables: Mapping[str, str] = os.environ) -> bool:

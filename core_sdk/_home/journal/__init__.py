@@ -12,6 +12,7 @@ queue: a queue is exactly what a `kill -9` loses.
 """
 
 from core_sdk._home.journal._finder import find_records
+from core_sdk._home.journal._heard_journal import HeardJournal
 from core_sdk._home.journal._journal import Journal
 from core_sdk._home.journal._line import decode_line, encode_line, encode_lines
 from core_sdk._home.journal._rank_journal import RankJournal

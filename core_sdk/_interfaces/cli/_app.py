@@ -14,6 +14,7 @@ from core_sdk._interfaces.cli.compare import compare
 from core_sdk._interfaces.cli.exchange.commands import export, import_runs, sql
 from core_sdk._interfaces.cli.preview_search import preview_search
 from core_sdk._interfaces.cli.report import report
+from core_sdk._interfaces.cli.running.check_resume import check_resume
 from core_sdk._interfaces.cli.running.run import run
 from core_sdk._interfaces.cli.running.submit import submit
 from core_sdk._interfaces.cli.ui import ui
@@ -43,11 +44,11 @@ class _Root(LazyGroup):
         ),
         "model": (
             "core_sdk._interfaces.cli.model.commands:app",
-            "Models: checkpoints that are kept under a name and a number.",
+            "(m) Models: checkpoints that are kept under a name and a number.",
         ),
         "master": (
             "core_sdk._interfaces.cli.master.commands:app",
-            "(m) The master: the process that runs a home's experiments.",
+            "The master: the process that runs a home's experiments.",
         ),
         "slot": (
             "core_sdk._interfaces.cli.master.commands:slot_app",
@@ -80,6 +81,7 @@ app = command_group(
 )
 app.command(cls=CommandAfterDashes)(run)
 app.command(cls=CommandAfterDashes)(submit)
+app.command(cls=CommandAfterDashes)(check_resume)
 app.command()(compare)
 app.command()(export)
 app.command("import")(import_runs)

@@ -1,0 +1,81 @@
+"""`core-sdk check-resume` tells trainings that go on exactly from those that forget something."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from core_sdk.testing import ResumeReport, check_resume
+
+SCRIPT = Path(__file__).with_name("forgetful.py")
+
+
+def check(forgotten: str, moments: Collection[str | int] | None = None, **options: object) -> ResumeReport:
+    return check_resume([sys.executable, str(SCRIPT), forgotten], moments=moments, **options)  # type: ignore[arg-type]
+
+
+def test_an_exact_training_is_exact_at_every_moment(tmp_path: Path) -> None:
+    """Stops, SIGTERM and kill -9 change no number; a time is not compared; steps lost and times are told."""
+    report = check("nothing", keep_in=tmp_path / "kept")
+
+    report.assert_exact()
+    assert [each.verdict for each in report.moments] == ["exact"] * 8
+    assert report.not_compared == ["training.time"]
+    assert (report.num_reports, report.last_step) == (27, 24)
+    by_name = {each.name: each for each in report.moments}
+    assert by_name["middle"].steps_lost == 0
+    assert by_name["kill"].steps_lost == 1
+    assert by_name["kill-in-save"].steps_lost == 5
+    assert by_name["first"].save_s is not None
+    assert (tmp_path / "kept" / "middle" / "home" / "runs" / "1").exists()
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "verdict", "words"),
+    [
+        ("the generator", "differs", "differs from step 14 on: training.value"),
+        ("the mean", "passing", "exact but for training.mean up to step 16"),
+        ("to load", "began anew", "has reported its first step again"),
+        ("stops", "did not stop", "it went on to its end, at step 24"),
+    ],
+)
+def test_what_a_training_forgets_is_told(forgotten: str, verdict: str, words: str) -> None:
+    """The verdict and the first wrong value say what the training does after a stop in its middle."""
+    report = check(forgotten, ["middle"])
+
+    (moment,) = report.moments
+    assert moment.verdict == verdict
+    assert words in moment.words
+    assert report.is_exact == (verdict == "passing")
+    if not report.is_exact:
+        with pytest.raises(AssertionError, match="stop after step 13: "):
+            report.assert_exact()
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "problem"),
+    [
+        ("its seed", "two undisturbed trainings differ from step 1 on: .*Make the script deterministic first"),
+        ("all reports", "has reported nothing"),
+        ("how to run", "undisturbed, the training has ended with status 1.*ValueError: it cannot"),
+    ],
+)
+def test_a_training_that_cannot_be_judged_is_told(forgotten: str, problem: str) -> None:
+    """The reason stands in the report, which then is not exact."""
+    report = check(forgotten, ["middle"])
+
+    assert not report.is_exact
+    with pytest.raises(AssertionError, match=f"(?s){problem}"):
+        report.assert_exact()
+
+
+def test_a_longer_training_is_compared_up_to_a_step() -> None:
+    """The undisturbed training is stopped there, and so is the resumed one; a step is disturbed by its number."""
+    report = check("nothing", [3], num_steps=7)
+
+    report.assert_exact()
+    assert report.last_step == 7
+    assert [each.moment for each in report.moments] == ["stop after step 3"]
