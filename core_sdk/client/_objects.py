@@ -18,7 +18,7 @@ from core_sdk.client._orders.order import GOING_ON, CheckpointSortBy, OrderBy, T
 from core_sdk.client._orders.trials import list_trials
 from core_sdk.client._steered.checkpoint import SteeredCheckpoint
 from core_sdk.client._steered.experiment import SteeredExperiment
-from core_sdk.client._steered.trial import SteeredTrial
+from core_sdk.client._steered.trial import SteeredTrial, hparams_of
 from core_sdk.errors import ExperimentError, PausedError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Checkpoint(SteeredCheckpoint):
     @property
     def training(self) -> CheckpointTraining:
         with open_view(self._home) as view:
-            hparams = view.trial(self.trial_id).hparams
+            hparams = hparams_of(self._home, view.trial(self.trial_id))
             metrics = view.checkpoint(self.uuid).metrics
         return CheckpointTraining(
             experiment_config=self.get_experiment().config,

@@ -36,7 +36,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-s
 def report_html(home: Home, experiment_id: int) -> str:
     """Returns an experiment as a document: its charts, trials and media, what mattered, and its configuration.
 
-    It refers to nothing outside of itself. Secrets of the configuration are masked. Raises `NotFoundError`.
+    It refers to nothing outside of itself. Secrets are masked. Raises `NotFoundError`.
     """
     with open_view(home) as view:
         row = view.experiment(experiment_id)

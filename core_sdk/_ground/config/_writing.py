@@ -12,9 +12,7 @@ from core_sdk._ground.config._section import Section
 from core_sdk._ground.config.experiment import EnvironmentVariables, ExperimentConfig
 from core_sdk._ground.config.hyperparameters import Const, HyperparameterSpace
 from core_sdk._ground.config.lengths import Length
-
-_MASK = "********"
-_SECRET_KEYS = ("secret_key", "access_key", "connection_string", "credential")
+from core_sdk._ground.masking import MASK, masked_arguments, masked_command, masked_values
 
 
 def to_mapping(config: ExperimentConfig) -> dict[str, Any]:
@@ -29,20 +27,17 @@ def to_yaml(config: ExperimentConfig) -> str:
 
 
 def masked(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns the plain values of a configuration as they are shown to people.
+    """Returns the plain values of a configuration as they are shown to people, without secrets.
 
-    `data.secrets`, the values of environment variables and the keys of storages are masked.
+    The values of all environment variables are masked, and what the rules of `masking` say.
     """
-    shown = dict(values)
-    data, storage, environment = values.get("data", {}), values.get("checkpoint_storage"), values.get("environment")
-    if isinstance(data.get("secrets"), dict):
-        shown["data"] = data | {"secrets": dict.fromkeys(data["secrets"], _MASK)}
-    if isinstance(storage, dict):
-        shown["checkpoint_storage"] = {key: _MASK if key in _SECRET_KEYS else storage[key] for key in storage}
+    shown, environment, entrypoint = masked_values(values), values.get("environment"), values.get("entrypoint")
     if isinstance(environment, dict) and "environment_variables" in environment:
-        shown["environment"] = environment | {
-            "environment_variables": _without_values(environment["environment_variables"])
-        }
+        shown["environment"]["environment_variables"] = _without_values(environment["environment_variables"])
+    if entrypoint is not None:
+        shown["entrypoint"] = (
+            masked_command(entrypoint) if isinstance(entrypoint, str) else masked_arguments(entrypoint)
+        )
     return shown
 
 
@@ -50,7 +45,7 @@ def _without_values(variables: Any) -> Any:
     """Masks the values in a list of `NAME=VALUE`, or in such lists by the kind of device."""
     if isinstance(variables, dict):
         return {kind: _without_values(listed) for kind, listed in variables.items()}
-    return [f"{variable.partition('=')[0]}={_MASK}" for variable in variables]
+    return [f"{variable.partition('=')[0]}={MASK}" for variable in variables]
 
 
 def _plain(value: Any) -> Any:

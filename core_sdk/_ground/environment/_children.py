@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence, Set
 
 from core_sdk._ground.environment._marks import marks
@@ -19,6 +18,7 @@ from core_sdk._ground.environment.names import (
     RENDEZVOUS_VARIABLE,
     RUN_INFO_VARIABLE,
 )
+from core_sdk._ground.masking import is_secret_name, masked_text
 
 # What a resumed script needs to find its code, libraries and devices again. Other variables may hold secrets.
 _RECORDED_NAMES = frozenset(
@@ -68,13 +68,6 @@ _RECORDED_PREFIXES = (
     "TORCH_DISTRIBUTED_",
     "TORCH_NCCL_",
 )
-# Applied to the names of a family, since leaving a setting out is better than recording a password.
-_SECRET_NAME = re.compile(
-    r"AUTH|BEARER|CERT|COOKIE|CRED|JWT|KEY|PASS|PRIVATE|PWD|SECRET|TOKEN|PW\d*(_|$)|(^|_)(DSN|PSK|SAS)(_|$)",
-    re.IGNORECASE,
-)
-_URL_WITH_USER = re.compile(r"://[^/?#\s]*@")
-
 # What a training needs on another host besides the recorded variables. Secrets are passed only if the user names them.
 _PASSED_NAMES = _RECORDED_NAMES | {"LOGLEVEL", "XDG_DATA_HOME", CHANNEL_KEY_VARIABLE, PASS_VARIABLES_VARIABLE}
 # They name the job, so that it continues after a requeue. Those of a step would say that srun has placed us.
@@ -129,7 +122,7 @@ def recorded_variables(variables: Mapping[str, str] = os.environ) -> dict[str, s
     return {
         name: value
         for name, value in sorted(variables.items())
-        if _is_of(name, _RECORDED_NAMES, _RECORDED_PREFIXES) and _is_text(value) and not _URL_WITH_USER.search(value)
+        if _is_of(name, _RECORDED_NAMES, _RECORDED_PREFIXES) and _is_text(value) and masked_text(value) == value
     }
 
 
@@ -182,7 +175,8 @@ def _is_passed(name: str, wishes: Sequence[str]) -> bool:
 
 
 def _is_of(name: str, names: Set[str], prefixes: tuple[str, ...]) -> bool:
-    return name in names or (name.startswith(prefixes) and _SECRET_NAME.search(name) is None)
+    # Of a family, leaving a setting out is better than recording a password.
+    return name in names or (name.startswith(prefixes) and not is_secret_name(name) and "KEY" not in name.upper())
 
 
 def _is_text(value: str) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 from core_sdk._ground.alive import is_alive
 from core_sdk._ground.decoding import json_decoder
+from core_sdk._ground.masking import masked_text, masked_values
 from core_sdk._ground.records import EnvironmentRecord, ExperimentRecord, Settled, from_json, generated_name
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.index._checkpoints import latest_checkpoints
@@ -122,11 +123,12 @@ def _trial_row(
         told |= msgspec.json.decode(attempt["told"])
     told["name"] = told["name"] or generated_name(told["trial_id"], told["created"])
     told["labels"] = _labels(told["labels"], chief)
+    told |= {name: from_json(told[name]) for name in ("hparams", "metadata") if name in told}
     return TrialRow(
-        **told | {name: from_json(told[name]) for name in ("hparams", "metadata") if name in told},
+        **told | {"hparams": masked_values(told["hparams"])},
         experiment_name=row["experiment_name"] or "",
         state=state,
-        reason=with_losses(reason, num_dropped, _newest(attempts, "drop_reason") or ""),
+        reason=with_losses(masked_text(reason), num_dropped, _newest(attempts, "drop_reason") or ""),
         ended=None if state in ("ACTIVE", "QUEUED") or not chief else _ended(chief[0]),
         num_attempts=row["num_attempts"],
         steps_completed=row["steps_completed"],

@@ -18,7 +18,7 @@ def report(
 ) -> None:
     """Write an experiment into one HTML file: its charts, trials and media, what mattered, and its configuration.
 
-    The file needs no server and no network. Secrets of the configuration are masked.
+    The file needs no server and no network. Secrets are masked.
     """
     from core_sdk._analysis.reports import report_html
     from core_sdk._interfaces.cli._home import open_home

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from core_sdk._execution.steering import trials
 from core_sdk._execution.steering.checks import checked_text
-from core_sdk._ground.records import Metric
-from core_sdk._home import open_view
+from core_sdk._ground.masking import MASK, masked_values
+from core_sdk._ground.records import Metric, from_json
+from core_sdk._home import Home, open_view
 from core_sdk._home.rows import Ranks, TrialRow
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
 from core_sdk.client._media import ReportedMedia
@@ -39,7 +40,8 @@ class SteeredTrial(Shown[TrialRow]):
             "State": f"{self.state.name}: {self.reason}" if self.reason else self.state.name,
             "Steps": self.steps_completed,
             "Progress": None if self.progress is None else f"{self.progress:.0%}",
-            "Hyperparameters": ", ".join(f"{name}={value}" for name, value in self.hparams.items()) or None,
+            "Hyperparameters": ", ".join(f"{one}={value}" for one, value in masked_values(self.hparams).items())
+            or None,
         }
 
     def _read(self) -> TrialRow:
@@ -59,7 +61,7 @@ class SteeredTrial(Shown[TrialRow]):
         self.best_by = row.best_by
         self.verdict = row.verdict
         self.verdict_reason = row.verdict_reason
-        self.hparams = row.hparams
+        self.hparams = hparams_of(self._home, row)
         self.state = TrainingState[row.state]
         self.reason = row.reason
         self.start_time = to_datetime(row.created)
@@ -255,3 +257,11 @@ class SteeredTrial(Shown[TrialRow]):
 
         with open_view(self._home) as view:
             return Picture(trial_charts(view, [self.trial_id], group=group, metrics=metrics, formulas=formulas, x=x))
+
+
+def hparams_of(home: Home, row: TrialRow) -> dict[str, Any]:
+    """Returns a trial's hyperparameters as they were given: a row has no secrets, which is for those who show it."""
+    if MASK not in str(row.hparams):
+        return row.hparams
+    hparams: dict[str, Any] = from_json(home.trial(row.trial_id).read_record().hparams)
+    return hparams

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from core_sdk._execution.experiments._trial import TrialStateMachine, Wish
 from core_sdk._execution.experiments.following import Follower
+from core_sdk._ground.masking import masked_values
 from core_sdk._ground.records import (
     AttemptBegun,
     AttemptOver,
@@ -226,7 +227,8 @@ def _state(trial: TrialStateMachine) -> str:
 
 
 def _hparams(trial: TrialStateMachine) -> str:
-    return " ".join(f"{name}={format_number(value)}" for name, value in flat_hparams(trial.hparams).items())
+    shown = flat_hparams(masked_values(trial.hparams))
+    return " ".join(f"{name}={format_number(value)}" for name, value in shown.items())
 
 
 def _with_reason(words: str, reason: str) -> str:

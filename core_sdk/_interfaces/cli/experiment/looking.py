@@ -184,7 +184,9 @@ def logs(
 
 def config(
     experiment: SubmittedId,
-    original: Annotated[bool, typer.Option("--original", help="As its author wrote it, with the comments.")] = False,
+    original: Annotated[
+        bool, typer.Option("--original", help="As its author wrote it, with comments and secrets.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the configuration of an experiment, with all defaults; keys and secrets are masked."""

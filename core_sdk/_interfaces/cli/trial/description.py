@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from core_sdk._ground.masking import masked_arguments, masked_text
 from core_sdk._ground.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
 from core_sdk._home import Home, TrialFolder, open_view
 from core_sdk._home.attempts.ending import read_end
@@ -40,7 +41,7 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
         "alerts": [fields_of(alert) for alert in alerts],
         "num_media_files": len(sizes),
         "media_size_bytes": sum(sizes.values()),
-        "command": command.argv if command else None,
+        "command": masked_arguments(command.argv) if command else None,
         "working_directory": command.cwd if command else None,
         "error": failure,
     }
@@ -51,11 +52,12 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
 
 def _error_of(folder: TrialFolder) -> str | None:
     """Returns the error that the newest attempt has recorded, with its traceback; None if it has recorded none."""
-    return read_end(folder, None).error if folder.attempts() else None
+    error = read_end(folder, None).error if folder.attempts() else None
+    return None if error is None else masked_text(error)
 
 
 def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, object]:
-    started_by = {"Command": shlex.join(command.argv), "Directory": command.cwd} if command else {}
+    started_by = {"Command": shlex.join(masked_arguments(command.argv)), "Directory": command.cwd} if command else {}
     because = f": {trial.verdict_reason}" if trial.verdict_reason else ""
     special = {
         "trial_id": {"Trial": trial.trial_id},

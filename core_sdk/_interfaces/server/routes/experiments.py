@@ -14,6 +14,7 @@ from core_sdk._analysis.charts.horizontal_axis import Series
 from core_sdk._execution.experiments.picture import SearchPicture
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
 from core_sdk._ground.config.hyperparameters import Categorical, Double, Int, Log
+from core_sdk._ground.masking import masked_values
 from core_sdk._ground.records import Metric, SearcherMetric, Source, chosen_metric, fields_of, in_order
 from core_sdk._home import View
 from core_sdk._home.fields import titled
@@ -270,7 +271,8 @@ def _choices(shared: SharedView, experiment_id: int) -> dict[str, Choice]:
         match leaf:
             case Categorical(vals):
                 # As the hyperparameters of trials are shown.
-                choices[".".join(path)] = Choice(values=[flat_hparams({"": one})[""] for one in vals])
+                shown = masked_values({path[-1]: list(vals)})[path[-1]]
+                choices[".".join(path)] = Choice(values=[flat_hparams({"": one})[""] for one in shown])
             case Log(base, minval, maxval):
                 choices[".".join(path)] = Choice(base**minval, base**maxval, is_logarithmic=True)
             case Int(minval, maxval) | Double(minval, maxval):
@@ -289,7 +291,8 @@ def search(shared: SharedView, experiment_id: Id) -> SearchAnswer:
         message = f"experiment {experiment_id} was not submitted, and has no search"
         raise RequestError(404, "no_search", message, "Its trials have curves all the same.")
     picture = shared.search_picture(experiment_id)
-    differing, total = differing_values([flat_hparams(one.hparams) for one in picture.trials], _MOST_HPARAMS)
+    hparams = [flat_hparams(masked_values(one.hparams)) for one in picture.trials]
+    differing, total = differing_values(hparams, _MOST_HPARAMS)
     trials = [replace(one, hparams=values) for one, values in zip(picture.trials, differing, strict=True)]
     return SearchAnswer(**fields_of(picture) | {"trials": trials}, num_differing=total)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from core_sdk._ground.masking import masked_arguments
 from core_sdk._ground.records import Source
 from core_sdk._home.attempts.running import attempt_rows
 from core_sdk._home.rows import AlertRow, AttemptRow, TrialRow
@@ -96,7 +97,7 @@ def trial(shared: SharedView, trial_id: Id, query: TrialQuery) -> TrialAnswer:
         resume_points=outline.resume_points,
         alerts=alerts,
         reporting_ranks=outline.reporting_ranks,
-        command=command.argv if command else None,
+        command=masked_arguments(command.argv) if command else None,
         working_directory=command.cwd if command else None,
         problem=problem,
     )
