@@ -258,7 +258,7 @@ def test_what_is_missing_says_what_to_use() -> None:
     run = wandb.init()
     for call in (
         lambda: run.to_html(),
-        lambda: wandb.plot.pr_curve,
+        lambda: wandb.plot.heatmap,
         lambda: wandb.Image(np.zeros((2, 2)), masks={"a": {}}),
         lambda: wandb.Artifact("a", "b").add_reference("s3://bucket"),
         lambda: wandb.init(fork_from="a?_step=1"),

@@ -11,6 +11,7 @@ from core_sdk._interfaces.cli._command_after_dashes import CommandAfterDashes
 from core_sdk._interfaces.cli._group import MEANT, LazyGroup, command_group
 from core_sdk._interfaces.cli.agents import mcp
 from core_sdk._interfaces.cli.compare import compare
+from core_sdk._interfaces.cli.exchange.check_wandb import check_wandb
 from core_sdk._interfaces.cli.exchange.commands import export, import_runs, sql
 from core_sdk._interfaces.cli.preview_search import preview_search
 from core_sdk._interfaces.cli.report import report
@@ -82,6 +83,7 @@ app = command_group(
 app.command(cls=CommandAfterDashes)(run)
 app.command(cls=CommandAfterDashes)(submit)
 app.command(cls=CommandAfterDashes)(check_resume)
+app.command()(check_wandb)
 app.command()(compare)
 app.command()(export)
 app.command("import")(import_runs)

@@ -15,7 +15,8 @@ from core_sdk.compat.wandb._missing import missing
 from core_sdk.compat.wandb._run import Run
 from core_sdk.compat.wandb._settings import AlertLevel, Settings
 from core_sdk.compat.wandb._stored import Artifact
-from core_sdk.compat.wandb._values import Audio, Histogram, Image, Table, Video
+from core_sdk.compat.wandb._terminal import termerror, termlog, termwarn
+from core_sdk.compat.wandb._values import Audio, Histogram, Html, Image, Table, Video
 from core_sdk.compat.wandb.errors import CommError, Error, UsageError
 from core_sdk.media import Figure as Plotly
 
@@ -37,6 +38,7 @@ __all__ = [
     "Config",
     "Error",
     "Histogram",
+    "Html",
     "Image",
     "Plotly",
     "Run",
@@ -51,6 +53,9 @@ __all__ = [
     "login",
     "plot",
     "setup",
+    "termerror",
+    "termlog",
+    "termwarn",
     "util",
 ]
 
@@ -88,6 +93,10 @@ def login(*args: object, **kwargs: object) -> bool:
 
 def setup(settings: Settings | None = None) -> None:
     """Does nothing: there is no service to start."""
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_OF_RUN, "run"})
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,6 @@ _CALLBACKS = (
 )
 _INSTEAD = {
     "wandb.Api": "read trials with core_sdk.client: docs/client.md",
-    "wandb.Html": "log a text, as core_sdk.media.Text",
     "wandb.agent": "a search of `core-sdk experiment create` runs the script once for each trial: docs/search.md",
     "wandb.apis": "read trials with core_sdk.client: docs/client.md",
     "wandb.controller": "a search of `core-sdk experiment create` does it: docs/search.md",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 from core_sdk import media
+from core_sdk._ground.records import Media
 from core_sdk.compat.wandb._missing import missing
+from core_sdk.media._content import described
 
 _FORMATS = {"jpg": "jpeg"}
 
@@ -68,6 +71,22 @@ class Histogram(media.Histogram):
         else:
             counts, edges = np_histogram
             super().__init__(counts=counts, edges=edges)
+
+
+class Html(Media):
+    """A page of HTML, which the web page shows in a frame that reaches neither the page nor any network."""
+
+    def __init__(self, data: Any, inject: bool = True, data_is_not_path: bool = False) -> None:
+        """Takes HTML, an open file, or the path of a file that ends with ".html". `inject` changes nothing.
+
+        Raises `MediaTooLargeError`.
+        """
+        is_path = isinstance(data, Path) or (isinstance(data, str) and data.endswith(".html") and Path(data).is_file())
+        if is_path and not data_is_not_path:
+            content = Path(data).read_bytes()
+        else:
+            content = (data.read() if hasattr(data, "read") else str(data)).encode()
+        super().__init__(described("figure", "text/html", content, ""), content)
 
 
 class Video(media.Video):
