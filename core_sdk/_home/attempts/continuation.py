@@ -21,6 +21,8 @@ from core_sdk.errors import (
     UnknownStorageError,
 )
 
+_MOST_REASON_CHARS = 300
+
 
 @dataclass(frozen=True)
 class SkippedCheckpoint:
@@ -131,8 +133,12 @@ def _problem(checkpoint: CheckpointStored) -> str | None:
 
 
 def describe_end(folder: TrialFolder, state: TrialState, reason: str) -> str:
-    """Says how the trial has ended. The text continues a sentence that begins with its name."""
-    because = f" ({reason})" if reason else ""
+    """Says how the trial has ended, with the beginning of a long reason.
+
+    The text continues a sentence that begins with its name.
+    """
+    shown = reason if len(reason) <= _MOST_REASON_CHARS else f"{reason[:_MOST_REASON_CHARS]}…"
+    because = f" ({shown})" if reason else ""
     if state == "COMPLETED":
         return f"completed{because}"
     words = {"PAUSED": "is paused", "CANCELED": "was canceled"}.get(state, "failed")

@@ -22,8 +22,10 @@ from core_sdk._interfaces.render.text import printable
 # A spreadsheet runs a cell that begins like this as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
-LIMIT = 50
+LIMIT = 40
 """The number of rows of a list in a table that no terminal shows."""
+_MOST_BYTES = 3800
+"""The size of such a table, beside what stderr says."""
 
 _Row = TypeVar("_Row")
 Properties = Mapping[str, object]
@@ -38,25 +40,32 @@ class Form:
     is_csv: bool = False
     fields: tuple[str, ...] = ()
     """The fields that JSON and CSV have; empty for all."""
+    most_bytes: int = 0
+    """How much a table may be; 0 for any size."""
+    is_first_kept: bool = False
+    """Whether the last rows are left out of a table that would be larger, and not the first."""
 
     @property
     def is_table(self) -> bool:
         return not (self.is_json or self.is_csv)
 
 
-def limited(rows: list[_Row], limit: int | None, form: Form, *, are_ordered: bool = False) -> list[_Row]:
-    """Returns the last rows within the limit, or the first ones if they are ordered.
+def limited(rows: list[_Row], limit: int | None, form: Form, *, are_ordered: bool = False) -> tuple[list[_Row], Form]:
+    """Returns the last rows within the limit, or the first ones if they are ordered, and the form to print them in.
 
     Without a limit these are all, unless it is a table that no terminal shows: it is read by a program, or a model
-    that pays by the token. Stderr then says how many there are.
+    that pays by the token, and is shorter than 4 KB. Stderr then says how many rows there are.
     """
-    most = limit if limit is not None else LIMIT if form.is_table and not sys.stdout.isatty() else 0
+    is_short = limit is None and form.is_table and not sys.stdout.isatty()
+    if is_short:
+        form = dataclasses.replace(form, most_bytes=_MOST_BYTES, is_first_kept=are_ordered)
+    most = limit if limit is not None else LIMIT if is_short else 0
     if not most or len(rows) <= most:
-        return rows
+        return rows, form
     if limit is None:
         which = "first" if are_ordered else "newest"
         print(f"core-sdk: these are the {which} {most} of {len(rows)}; --limit 0 shows all", file=sys.stderr)
-    return rows[:most] if are_ordered else rows[-most:]
+    return rows[:most] if are_ordered else rows[-most:], form
 
 
 def print_rows(
@@ -74,7 +83,7 @@ def print_rows(
         names = [field.name for field in dataclasses.fields(row_type)]  # type: ignore[arg-type]
         print_csv([names, *([getattr(row, name) for name in names] for row in rows)])
     elif rows:
-        print_table(columns, rows)
+        print_table(columns, rows, most_bytes=form.most_bytes, is_first_kept=form.is_first_kept)
     else:
         typer.echo(nothing)
 

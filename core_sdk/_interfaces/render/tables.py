@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 from core_sdk._interfaces.render.text import printable
@@ -15,6 +16,8 @@ _Row = TypeVar("_Row")
 _MARGIN = " "
 _GAP = "  "
 _MIN_CUT_WIDTH = 12
+_OF_COUNT = 80
+"""The bytes that the count of rows left out may take."""
 _MAX_NAMED = 12
 MOST_NAMES = 20
 """The number of metrics or hyperparameters that a table considers: its time must not depend on how many there are."""
@@ -31,12 +34,18 @@ class Column(Generic[_Row]):
 
 
 def print_table(
-    columns: Sequence[Column[_Row]], rows: Iterable[_Row], *, title: str | None = None, num_more: int = 0
+    columns: Sequence[Column[_Row]],
+    rows: Iterable[_Row],
+    *,
+    title: str | None = None,
+    num_more: int = 0,
+    most_bytes: int = 0,
+    is_first_kept: bool = False,
 ) -> None:
     """Prints a line for each row. The columns are ordered by importance: the last ones are left out if too wide.
 
     The first column is always shown. Other columns are left out if they have no text. `num_more` is the number of
-    further columns, for which no terminal has room.
+    further columns, for which no terminal has room. With `most_bytes`, the first or the last rows are shown that fit.
     """
     rows = list(rows)
     texts = {column: [_text(column.value(row)) for row in rows] for column in columns}
@@ -50,14 +59,25 @@ def print_table(
         sys.stdout.write(f"{printable(title)}\n")
     head = _line((titles[column], width, column.is_number) for column, width in layout)
     rule = ("─" if _is_unicode() else "-") * (sum(widths) + len(_GAP) * (len(layout) - 1))
-    sys.stdout.write(f"{head}\n{_MARGIN}{rule}\n")
-    sys.stdout.writelines(
+    lines = [
         f"{_line((texts[column][index], width, column.is_number) for column, width in layout)}\n"
         for index in range(len(rows))
-    )
+    ]
     left_out = [titles[column] for column, width in zip(shown, widths, strict=True) if not width]
-    sys.stdout.write(f"{_MARGIN}(not shown in {total} columns: {_some(left_out, num_more)})\n" if left_out else "")
-    sys.stdout.write("\n")
+    notes = f"{_MARGIN}(not shown in {total} columns: {_some(left_out, num_more)})\n" if left_out else ""
+    if most_bytes:
+        room = most_bytes - len(f"{head}{rule}{notes}".encode()) - _OF_COUNT
+        fitting = _fitting(lines if is_first_kept else lines[::-1], room)
+        if len(fitting) < len(lines):
+            notes += f"{_MARGIN}({len(lines) - len(fitting)} rows left out; --limit 0 shows all)\n"
+        lines = fitting if is_first_kept else fitting[::-1]
+    sys.stdout.writelines([f"{head}\n{_MARGIN}{rule}\n", *lines, notes, "\n"])
+
+
+def _fitting(lines: Sequence[str], most_bytes: int) -> list[str]:
+    """Returns the first lines that have no more bytes together."""
+    sizes = accumulate(len(line.encode()) for line in lines)
+    return [line for line, size in zip(lines, sizes, strict=True) if size <= most_bytes]
 
 
 def _some(names: Sequence[str], num_more: int) -> str:

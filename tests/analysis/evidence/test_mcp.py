@@ -106,7 +106,7 @@ def test_a_client_runs_and_judges_a_variation(home: Home, tmp_path: Path) -> Non
             wait_for(lambda: state() == "COMPLETED")
             assert (await call(client, "decide", trial_id=1, verdict="perhaps"))[0]
             assert await call(client, "decide", trial_id=1, verdict="keep", why="it did") == (False, "trial 1: keep")
-            assert await call(client, "tree_of_trials", metric="loss") == (False, "1  keep  loss 0.5  it works")
+            assert await call(client, "tree_of_trials", metric="loss") == (False, "1  keep  min.loss 0.5  it works")
 
     def state() -> str:
         with open_view(home) as view:

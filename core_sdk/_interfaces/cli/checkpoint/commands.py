@@ -79,7 +79,7 @@ def list_checkpoints(
         names = ", ".join(sorted(known)) or "none"
         raise typer.BadParameter(f"no checkpoint was validated with the metric {metric!r}. Those known are: {names}")
     columns = [*_COLUMNS[:_METRIC_AT], *_metric_column(shown, metric), *_COLUMNS[_METRIC_AT:]]
-    shown = limited(shown, limit, form, are_ordered=True)
+    shown, form = limited(shown, limit, form, are_ordered=True)
     print_rows(shown, CheckpointRow, columns, form, f"No checkpoints {in_home(open_home())}.")
 
 

@@ -59,7 +59,7 @@ def list_experiments(
     with open_view(home) as view:
         rows = [row for row in view.experiments() if every or not row.is_archived]
     rows = [row for row in rows if since is None or row.created >= since]
-    rows = limited(rows, limit, form)
+    rows, form = limited(rows, limit, form)
     print_rows(rows, ExperimentRow, _COLUMNS, form, f"No experiments yet {in_home(home)}: the first trial begins one.")
 
 

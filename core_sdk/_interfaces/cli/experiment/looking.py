@@ -54,7 +54,7 @@ def trials(
         best = metric.best_first(sorted(found, key=lambda one: one.row.trial_id), lambda one: one.metric(name))
         names = [name] if best else []
         found = [*best, *(one for one in found if one.metric(name) is None)]
-    found = limited(found, limit, form, are_ordered=bool(names))
+    found, form = limited(found, limit, form, are_ordered=bool(names))
     print_trials(found, names, form, names_experiment=False)
 
 

@@ -98,7 +98,8 @@ def run(
     With --metric and --larger-is-better every command knows by what the trial is best, unless it is told otherwise.
 
     With --parent or --hypothesis the sources in this directory are kept, so that `core-sdk trial evidence` can show
-    what was changed. When its time is over, a script is asked to stop, as by `trial pause`, and killed 30 s later.
+    what was changed. When its time is over, a script is asked to stop, as by `trial pause`, and killed 30 s later; one
+    that has not called should_preempt() yet ends after 2 s, by a SIGTERM.
 
     With --writer the command takes the place of core-sdk: its output and its exit status are its own.
     """

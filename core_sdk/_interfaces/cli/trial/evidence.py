@@ -40,6 +40,8 @@ def evidence(
 ) -> None:
     """Show in at most 4 KB what helps to decide about a trial: for people, and for models that pay by the token.
 
+    With --json nothing is left out.
+
     It has what was varied (hyperparameters, and sources in lines), the curve in 30 points with its true extremes, the
     best and the last value with their steps, where the time went, and, unless it ended well, the last 20 lines of its
     output.

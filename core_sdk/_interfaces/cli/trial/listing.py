@@ -78,7 +78,7 @@ def print_trials(found: Sequence[Facts], names: Sequence[str], form: Form, *, na
         _print_csv(found, names)
     else:
         columns, num_more = _columns(found, names, names_experiment)
-        print_table(columns, found, num_more=num_more)
+        print_table(columns, found, num_more=num_more, most_bytes=form.most_bytes, is_first_kept=form.is_first_kept)
 
 
 def with_searched(names: Sequence[str], metric: SearcherMetric | None, found: Sequence[Facts]) -> list[str]:

@@ -81,7 +81,7 @@ def list_trials(
     if hear_of_slurm(home, (one.row for one in found)):
         with open_view(home) as view:
             found, names = chosen(view)
-    found = limited(found, limit or 0 if quiet else limit, form, are_ordered=bool(sort))
+    found, form = limited(found, limit or 0 if quiet else limit, form, are_ordered=bool(sort))
     if quiet:
         sys.stdout.writelines(f"{one.row.trial_id}\n" for one in found)
         return
