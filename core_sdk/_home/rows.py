@@ -26,7 +26,7 @@ from core_sdk._ground.records import (
 from core_sdk._home.fields import Title
 
 TrialState = Literal["ACTIVE", "QUEUED", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
-"""QUEUED: its next job waits in Slurm's queue, and it goes on by itself. PAUSED: stopped on request, to be continued.
+"""QUEUED: it waits for its next job or attempt, and goes on by itself. PAUSED: stopped on request, to be continued.
 CANCELED: interrupted by Ctrl-C, canceled or killed. ERROR: it raised, or its process failed or died without a word."""
 
 WriterState = TrialState | Literal["UNKNOWN"]

@@ -25,6 +25,10 @@ SAVE_FAILED = 74
 WAITS_IN_SLURM = "waits in Slurm's queue"
 """The beginning of the reason with which a trial is settled as PAUSED while its next job waits: it is QUEUED."""
 
+GOES_ON = "goes on with its experiment"
+"""The beginning of the reason with which a trial is settled as PAUSED between two attempts that its experiment begins.
+It is QUEUED while the experiment is not paused."""
+
 _FAILURE = 1
 _SHELL_BASE = 128
 _INTERRUPTED = (-signal.SIGINT, _SHELL_BASE + signal.SIGINT)

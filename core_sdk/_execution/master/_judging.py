@@ -26,12 +26,14 @@ def judge(
     was_killed: bool,
     loss: tuple[AttemptOutcome, str] | None,
     hopeless: Iterable[str],
+    lost_node: str = "",
 ) -> tuple[AttemptOutcome, str]:
     """Returns the outcome of the newest attempt, which no longer runs, and the reason for it.
 
     `was_asked` says whether the master has asked it to stop, and `was_killed` whether the master has killed it since it
     did not stop. `loss` is the outcome if the attempt has ended with its machine; it counts only if no other end than a
     kill is recorded. `hopeless` are patterns of lines of output after which a failed attempt is not repeated.
+    `lost_node` says in words that a node has died; an error that is recorded then only follows from that.
     """
     try:
         told, damage = folder.read_exit(max(folder.attempts())), ""
@@ -58,6 +60,8 @@ def judge(
             return "canceled", reason
         case _ if damage:
             return "failed", damage
+        case _, reason if lost_node:
+            return "failed", f"{lost_node}: {reason}"
         case _, reason:
             pattern = _pattern_in_log(folder, hopeless)
             return ("failed", reason) if pattern is None else ("hopeless", f"its output has {pattern!r}: {reason}")

@@ -45,6 +45,7 @@ from core_sdk._home.attempts.operations import post_operations
 from core_sdk._home.attempts.starting import requested_trials
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.rows import StreamPosition
+from core_sdk._home.states import GOES_ON
 from core_sdk._home.streams import read_news, read_validations
 from core_sdk.errors import CodeDamagedError, CoreSDKError, HomeError, RecordDamagedError
 
@@ -364,6 +365,9 @@ class Run:
     def _fail_to_start(self, trial: TrialStateMachine, slot_ids: tuple[int, ...], reason: str) -> None:
         self._record_begin(trial, Begun(trial.last_attempt + 1, slot_ids, ""))
         self._record_end(trial, "hopeless", reason)
+        folder = self._home.folder(trial.trial_id or 0)
+        if folder.exists():  # its last attempt does not tell
+            self._settle(folder, "ERROR", reason)
         self.carry_out(self.experiment.take_due())
 
     def _recover_attempt(self, trial: TrialStateMachine, folder: TrialFolder) -> None:
@@ -471,22 +475,29 @@ class Run:
                 was_killed=trial.kill is not None,
                 loss=attempt.execution.loss,
                 hopeless=self._hopeless_patterns(),
+                lost_node=attempt.execution.lost_node,
             )
         if (verdict := trial.verdict(outcome)) is not None:
             self._settle(attempt.folder, *verdict)
         last_words = "" if outcome != "failed" or attempt.has_begun else read_last_words(attempt.folder)
         self._record_end(trial, outcome, reason, last_words)
+        if outcome in ("failed", "lost") and not trial.is_over:
+            self._settle(attempt.folder, "PAUSED", f"{GOES_ON}: {reason}")
+        elif trial.state == "ERROR" and attempt.execution.lost_node:
+            self._settle(attempt.folder, "ERROR", reason)  # its script knows only what followed
         del self.attempts[trial.request_id]
         if trial.state == "COMPLETED":
             with contextlib.suppress(OSError):  # a copy that stays does no harm
                 remove_code(attempt.folder)
 
-    def _settle(self, folder: TrialFolder, state: Literal["COMPLETED", "CANCELED"], reason: str) -> None:
-        """Records the trial's final state in its folder, since it was not the trial that decided it.
+    def _settle(
+        self, folder: TrialFolder, state: Literal["COMPLETED", "CANCELED", "PAUSED", "ERROR"], reason: str
+    ) -> None:
+        """Records the trial's state in its folder, since it was not the trial that decided it.
 
-        This precedes the event. If the master is killed in between, the next master does it again.
+        A final state precedes the event. If the master is killed in between, the next master does it again.
         """
-        settled = Settled(time=time.time(), state=state, reason=reason, attempt=max(folder.attempts()))
+        settled = Settled(time=time.time(), state=state, reason=reason, attempt=max(folder.attempts(), default=0))
         folder.append_change(settled)
 
     def _settle_at_rest(self, trial: TrialStateMachine) -> None:

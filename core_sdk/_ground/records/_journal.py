@@ -182,7 +182,7 @@ class Settled(Line, tag="settled"):
     It holds until a later attempt begins.
     """
 
-    state: Literal["COMPLETED", "CANCELED", "PAUSED"]
+    state: Literal["COMPLETED", "CANCELED", "PAUSED", "ERROR"]
     reason: str
     attempt: int
     """The trial's newest attempt; 0 if none has begun."""

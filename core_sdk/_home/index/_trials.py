@@ -17,7 +17,7 @@ from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.index._checkpoints import latest_checkpoints
 from core_sdk._home.index._schema import OF_EXPERIMENT, Where
 from core_sdk._home.rows import AlertRow, ExperimentRow, Marks, RankRow, TrialRow, TrialState, WriterRow, WriterState
-from core_sdk._home.states import AttemptEnd, experiment_state, trial_state, with_losses
+from core_sdk._home.states import GOES_ON, AttemptEnd, experiment_state, trial_state, with_losses
 
 AttemptKey = tuple[int, int]
 """Trial id and attempt."""
@@ -53,7 +53,7 @@ def read_trials(
     connection: sqlite3.Connection, home: Home, where: Where, is_running: Mapping[AttemptKey, bool]
 ) -> list[TrialRow]:
     """Reads the rows of trials. `is_running` has the open attempts; an attempt that it lacks has just begun."""
-    query = f"""SELECT trial.*, experiment.name AS experiment_name FROM trial
+    query = f"""SELECT trial.*, experiment.name AS experiment_name, experiment.recorded AS of_experiment FROM trial
         LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
     attempts, latest = _attempts(connection, where), latest_checkpoints(connection, home, where)
     return [
@@ -116,6 +116,8 @@ def _trial_row(
 ) -> TrialRow:
     chief = _of_chief(attempts)
     state, reason = _state(row["trial_id"], attempts, is_running)
+    if state == "PAUSED" and reason.startswith(GOES_ON) and _is_active(row["of_experiment"]):
+        state = "QUEUED"
     num_dropped = sum(found["num_dropped"] for found in attempts)
     environment = _newest(chief, "environment")
     told = msgspec.json.decode(row["recorded"]) | {"trial_id": row["trial_id"]}  # the folder may be a copy
@@ -140,6 +142,11 @@ def _trial_row(
         is_archived=_is_archived(chief),
         environment=None if environment is None else json_decoder(EnvironmentRecord)(environment),
     )
+
+
+def _is_active(experiment: str | None) -> bool:
+    search = None if experiment is None else json_decoder(ExperimentRecord)(experiment).search
+    return search is not None and search.state == "ACTIVE"
 
 
 def _ranks(attempts: Sequence[sqlite3.Row]) -> tuple[RankRow, ...]:

@@ -26,7 +26,7 @@ class TrainingState(enum.Enum):
 
     ACTIVE = "STATE_ACTIVE"
     QUEUED = "STATE_QUEUED"
-    """Its next job waits in Slurm's queue, and it goes on by itself."""
+    """It waits for its next job in Slurm's queue, or for the next attempt that its experiment begins."""
     PAUSED = "STATE_PAUSED"
     """It was stopped on request, and can be continued."""
     COMPLETED = "STATE_COMPLETED"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 from execution.master.searches import await_end, events_of, submit_search
 from processes import wait_for
 
-from core_sdk._execution.steering import trials
+from core_sdk._execution.experiments.submission import submit
+from core_sdk._execution.master.local import local_master
+from core_sdk._execution.steering import experiments, trials
 from core_sdk._ground.records import AttemptBegun, TrialWanted
 from core_sdk._home import Home, open_view
 from core_sdk.errors import MasterError, TrialNotRunningError
@@ -60,3 +66,41 @@ def test_a_trial_that_has_ended_cannot_be_killed(home: Home, tmp_path: Path) -> 
 
     assert not [event for event in events_of(home, experiment_id)[num_events:] if isinstance(event, TrialWanted)]
     trials.kill(home, 2, "a test")
+
+
+WAIT_ONCE = """
+import os, pathlib, time
+from core_sdk import core
+pid = pathlib.Path("pid.txt")
+with core.init() as context:
+    if not pid.exists():
+        context.train.report_validation_metrics(1, {"loss": 1.0})
+        pid.with_suffix(".new").write_text(str(os.getpid()))
+        pid.with_suffix(".new").rename(pid)
+        time.sleep(600)
+    context.train.report_validation_metrics(2, {"loss": 1.0})
+"""
+
+
+def test_a_trial_that_its_experiment_begins_again_has_not_failed(home: Home, tmp_path: Path) -> None:
+    """After a failed attempt it is PAUSED or QUEUED, as its experiment is, and says what has happened."""
+    pid, command = tmp_path / "pid.txt", [sys.executable, "-c", WAIT_ONCE.replace("pid.txt", str(tmp_path / "pid.txt"))]
+    config = json.dumps({"name": "once", "entrypoint": command, "searcher": {"name": "single", "metric": "loss"}})
+
+    def row() -> tuple[str, str]:
+        with open_view(home) as view:
+            return view.trial(1).state, view.trial(1).reason
+
+    with local_master(Home.create(home.root), 1):
+        submit(home, config, source="")
+        wait_for(pid.exists)
+        experiments.pause(home, 1, "a test")
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+        wait_for(lambda: row() == ("PAUSED", "goes on with its experiment: killed by SIGKILL"))
+        experiments.set_slots(home, 1, max_slots=0)
+        experiments.activate(home, 1, "a test")
+        wait_for(lambda: row()[0] == "QUEUED")
+        experiments.set_slots(home, 1, max_slots=-1)
+        assert await_end(home, 1).state == "COMPLETED"
+
+    assert row() == ("COMPLETED", "")

@@ -90,6 +90,11 @@ class Execution(ABC):
     def loss(self) -> tuple[AttemptOutcome, str] | None:
         """The outcome and the reason if the attempt ended with its machine; None if it did not."""
 
+    @property
+    def lost_node(self) -> str:
+        """The death of one of its nodes, in words; empty if none has died. What other nodes tell follows from that."""
+        return ""
+
     @abstractmethod
     def signal(self, number: int) -> None:
         """Sends a signal to the command, if that is possible."""

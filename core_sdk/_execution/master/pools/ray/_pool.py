@@ -286,20 +286,42 @@ class _ClusterExecution(Execution):
         self._hosts = {node_id: pool.host_of(node_id) for node_id in split_nodes(begun.boot)}
         self._number = begun.number
         self._end: Over | Gone | None = None
+        self._was_unheard = False
+        """Whether it has ended while the cluster was away."""
         pool.follow(order.name, self)
 
     @property
     def is_over(self) -> bool:
+        if self._end is None and self._pool.problem and self._is_ended_at_home():
+            self._was_unheard = True
+            self.hear(Over(self._order.name, ""))
         return self._end is not None
+
+    def _is_ended_at_home(self) -> bool:
+        """Returns whether the home shows that the attempt has ended, which a cluster that is away cannot tell."""
+        folder, number = self._order.folder, self._number
+        with contextlib.suppress(OSError):
+            has_begun = folder.supervised_path(number).exists() or folder.exit_path(number).exists()
+            return has_begun and not folder.is_running(number)
+        return False
 
     @property
     def loss(self) -> tuple[AttemptOutcome, str] | None:
+        if self._was_unheard:
+            return "failed", f"it has ended while the Ray cluster at {self._pool.cluster} did not answer"
         match self._end:
-            case Gone(_, node_id, None):
-                return "failed", f"its node {self._hosts[node_id]} has died"
+            case Gone(_, _, None):
+                return "failed", self.lost_node
             case Gone(_, node_id, code):
                 return "failed", f"its command on node {self._hosts[node_id]} has ended alone, with status {code}"
         return None
+
+    @property
+    def lost_node(self) -> str:
+        match self._end:
+            case Gone(_, node_id, None):
+                return f"its node {self._hosts[node_id]} has died"
+        return ""
 
     @property
     def notice(self) -> str:

@@ -156,6 +156,12 @@ class JobExecution(PoolJob, Execution):
     def loss(self) -> tuple[AttemptOutcome, str] | None:
         return None if self.state is None or self._is_killed else loss_of(self.job_id, self.state)
 
+    @property
+    def lost_node(self) -> str:
+        if self.state is None or self.state.name != "NODE_FAIL":
+            return ""
+        return loss_of(self.job_id, self.state)[1]
+
     def signal(self, number: int) -> None:
         self._owner.tell_slurm(lambda: commands.cancel([self.job_id], "--batch", "--signal=USR2"))
 
