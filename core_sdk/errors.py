@@ -64,6 +64,7 @@
     │   └── NotRecordedError                  a metric, a group or an attempt
     ├── ExperimentError                       a submitted experiment
     │   └── CodeDamagedError
+    ├── TextChangedError                      notes or a description, which somebody else has changed
     ├── NothingToDrawError                    a chart without a number
     ├── NoMasterError (NotImplementedError)   a call of the predecessor's that needs its own master
     ├── DataError (ValueError)                the data of a training, in their order
@@ -790,6 +791,15 @@ class CodeDamagedError(ExperimentError):
             f"the code archive {archive} {reason}. Restore it from a copy, or delete it and submit the same directory "
             "again."
         )
+
+
+class TextChangedError(CoreSDKError):
+    """Notes or a description are no longer what the one who changes them has seen; `present` is what they are."""
+
+    def __init__(self, what: str, present: str) -> None:
+        self.what = what
+        self.present = present
+        super().__init__(f"{what} have been changed since you have read them, and stay as they are now.")
 
 
 class NothingToDrawError(CoreSDKError):

@@ -10,7 +10,7 @@ from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect, open_settings, rows, wait_for_query
 from home.journals import new_trial, record, report, vary
 
-from core_sdk._execution.steering import trials
+from core_sdk._execution.steering import experiments, trials
 
 
 def test_notes_are_markdown_without_anything_that_runs(site: Site, open_view: OpenView) -> None:
@@ -35,6 +35,24 @@ def test_notes_are_edited(own_site: Site, open_view: OpenView) -> None:
 
     expect(page.locator(".markdown h1")).to_have_text("Done")
     assert own_site.home.experiment(2).read().notes.startswith("# Done")
+
+
+def test_notes_that_two_tabs_edit_are_both_kept(own_site: Site, open_view: OpenView) -> None:
+    """The tab that saves second is told so, shows both texts, and saves its own only when it is asked again."""
+    page = open_view(own_site, "experiments/2")
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Notes in Markdown").fill("of this tab")
+    experiments.describe(own_site.home, 2, notes="of the other tab")
+
+    page.get_by_role("button", name="Save").click()
+
+    expect(page.get_by_role("alert")).to_contain_text("nothing was saved")
+    expect(page.get_by_label("Their text")).to_have_value("of the other tab")
+    expect(page.get_by_label("Notes in Markdown")).to_have_value("of this tab")
+    assert own_site.home.experiment(2).read().notes == "of the other tab"
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".markdown")).to_have_text("of this tab")
+    assert own_site.home.experiment(2).read().notes == "of this tab"
 
 
 def test_an_overview_begins_with_the_curves_of_the_best_trials(site: Site, open_view: OpenView) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from core_sdk._ground.records import check_name, check_text, to_json
+from core_sdk.errors import TextChangedError
 
 
 def checked_text(what: str, text: object) -> str:
@@ -13,6 +14,12 @@ def checked_text(what: str, text: object) -> str:
     if not isinstance(text, str):
         raise TypeError(f"{what} must be a string, not {type(text).__name__}")
     return check_text(what, text)
+
+
+def check_unchanged(what: str, present: str, seen: str | None) -> None:
+    """Raises `TextChangedError` if a text is no longer the one that was seen by whoever changes it now."""
+    if seen is not None and seen != present:
+        raise TextChangedError(what, present)
 
 
 def checked_labels(labels: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ import msgspec
 from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import ChangeSettings, Move, Want
 from core_sdk._execution.steering import trials
-from core_sdk._execution.steering.checks import checked_labels, checked_text
+from core_sdk._execution.steering.checks import check_unchanged, checked_labels, checked_text
 from core_sdk._execution.steering.verb import Verb, verb
 from core_sdk._ground.records import Wish
 from core_sdk._home import Home, open_view
@@ -188,12 +188,18 @@ def unarchive(home: Home, experiment_id: int) -> None:
 
 @verb("experiment", "change", "changed experiment {experiment_id}")
 def describe(
-    home: Home, experiment_id: int, *, name: str | None = None, description: str | None = None, notes: str | None = None
+    home: Home,
+    experiment_id: int,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    notes: str | None = None,
+    notes_before: str | None = None,
 ) -> None:
     """Changes the name, the description or the notes of the experiment. What is None is left unchanged.
 
     A script that later begins a trial under the old name makes a new experiment. Raises `NameTakenError`,
-    `InvalidNameError` or `TypeError`.
+    `InvalidNameError`, `TypeError`, or `TextChangedError` if the notes are no longer `notes_before`.
     """
     experiment = home.experiment(experiment_id)
     for what, text in (("the description", description), ("the notes", notes)):
@@ -202,6 +208,7 @@ def describe(
     if name is not None:
         experiment.rename(name)
     with experiment.edit() as record:
+        check_unchanged("the notes", record.notes, notes_before)
         record.description = record.description if description is None else description
         record.notes = record.notes if notes is None else notes
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from core_sdk._execution.steering.checks import checked_keys, checked_labels, checked_metadata, checked_text
+from core_sdk._execution.steering.checks import (
+    check_unchanged,
+    checked_keys,
+    checked_labels,
+    checked_metadata,
+    checked_text,
+)
 from core_sdk._execution.steering.verb import verb
 from core_sdk._ground.records import ModelRecord, ModelVersionRecord
 from core_sdk._home import Home, open_view
@@ -28,9 +34,10 @@ def create(
 
 
 @verb("model", "change", "changed model {model_id}")
-def describe(home: Home, model_id: int, description: str) -> None:
-    """Changes the description of the model."""
+def describe(home: Home, model_id: int, description: str, *, description_before: str | None = None) -> None:
+    """Changes the description of the model. Raises `TextChangedError` if it is no longer `description_before`."""
     with Registry(home).edit(model_id) as record:
+        check_unchanged("the words of the description", record.description, description_before)
         record.description = checked_text("the description", description)
 
 
@@ -104,14 +111,21 @@ def register(home: Home, storage_id: str, model: int | str, *, name: str = "", n
 
 @verb("version", "change", "changed version {version} of model {model_id}")
 def describe_version(
-    home: Home, model_id: int, version: int, *, name: str | None = None, notes: str | None = None
+    home: Home,
+    model_id: int,
+    version: int,
+    *,
+    name: str | None = None,
+    notes: str | None = None,
+    notes_before: str | None = None,
 ) -> None:
     """Changes the name or the notes of a version. What is None is left unchanged.
 
-    Raises `NotFoundError` or `TypeError`.
+    Raises `NotFoundError`, `TypeError`, or `TextChangedError` if the notes are no longer `notes_before`.
     """
     with Registry(home).edit(model_id) as record:
         found = version_of(record, version)
+        check_unchanged("the notes", found.notes, notes_before)
         found.name = found.name if name is None else checked_text("the name", name)
         found.notes = found.notes if notes is None else checked_text("the notes", notes)
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import KillTrial
-from core_sdk._execution.steering.checks import checked_labels, checked_text
+from core_sdk._execution.steering.checks import check_unchanged, checked_labels, checked_text
 from core_sdk._execution.steering.verb import verb
 from core_sdk._ground.records import Settled, TrialArchivedSet, TrialDescribed, TrialLabelsChanged, check_name
 from core_sdk._home import Home
 from core_sdk._home.attempts.ending import read_end, read_settled
 from core_sdk._home.attempts.running import await_end
 from core_sdk._home.folders import TrialFolder, with_reserve
+from core_sdk._home.journal import find_records
 from core_sdk._home.rows import TrialState
 from core_sdk._home.states import trial_state
 from core_sdk.errors import AttemptError, ExperimentError, RecordDamagedError, TrialNotRunningError, TrialRunningError
@@ -153,13 +154,14 @@ def describe(
     *,
     name: str | None = None,
     notes: str | None = None,
+    notes_before: str | None = None,
     verdict: str | None = None,
     verdict_reason: str | None = None,
 ) -> None:
     """Changes the name, the notes or the verdict of the trial. What is None is left unchanged.
 
-    An empty name is the generated one, an empty verdict is none. Raises `InvalidNameError`, `TypeError`, or
-    `ValueError` for a verdict other than `keep` and `discard`.
+    An empty name is the generated one, an empty verdict is none. Raises `InvalidNameError`, `TypeError`, `ValueError`
+    for a verdict other than `keep` and `discard`, or `TextChangedError` if the notes are no longer `notes_before`.
     """
     folder = home.trial(trial_id)
     if name:
@@ -171,7 +173,14 @@ def describe(
     if verdict_reason is not None:
         checked_text("the reason", verdict_reason)
     change = TrialDescribed(time=time.time(), name=name, notes=notes, verdict=verdict, verdict_reason=verdict_reason)
-    folder.append_change(change)
+    folder.append_change(change, lambda: check_unchanged("the notes", _notes(folder), notes_before))
+
+
+def _notes(folder: TrialFolder) -> str:
+    """Returns the trial's notes: those that it began with, or the last ones that somebody has written."""
+    changes = find_records(folder.changes_path, ('"trial_described"',))
+    written = [one.notes for one in changes if isinstance(one, TrialDescribed) and one.notes is not None]
+    return written[-1] if written else folder.read_record().notes
 
 
 @verb("trial", "label", "changed the labels of trial {trial_id}")

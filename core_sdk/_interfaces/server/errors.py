@@ -20,6 +20,7 @@ from core_sdk.errors import (
     NameTakenError,
     NotFoundError,
     StorageError,
+    TextChangedError,
 )
 
 logger = logging.getLogger("core_sdk.server")
@@ -33,6 +34,8 @@ class Problem(msgspec.Struct, frozen=True):
     """Advice on what to do next."""
     place: int | None = None
     """The place in the text of a condition or a formula."""
+    present: str | None = None
+    """The text as it is now, if somebody else has changed it meanwhile."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -52,11 +55,12 @@ class RequestError(Exception):
         hint: str = "",
         *,
         place: int | None = None,
+        present: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.failure = Failure(Problem(kind, message, hint, place))
+        self.failure = Failure(Problem(kind, message, hint, place, present))
         self.headers = headers
         """Headers of the answer, besides the headers that every answer has."""
 
@@ -82,6 +86,8 @@ def refusal_of(error: Exception) -> RequestError:
             return RequestError(404, _kind(error), str(error), "It may have been deleted meanwhile.")
         case StorageError() | HomeError() | MasterError():
             return RequestError(503, _kind(error), str(error))
+        case TextChangedError():
+            return RequestError(409, _kind(error), str(error), present=error.present)
         case CoreSDKError() | AmbiguousNameError() | NameTakenError():
             return RequestError(409, _kind(error), str(error))
         case ValueError():

@@ -60,6 +60,8 @@ IDS: Mapping[Subject, tuple[str, ...]] = {
 
 
 LONG = "x" * 1025
+NOTES = {"notes": "words", "notes_before": ""}
+DESCRIPTION = {"description": "words", "description_before": ""}
 CASES = [
     Case(trials.pause, "trial pause {}", Trial.pause),
     Case(trials.kill, "trial kill {}", Trial.kill),
@@ -67,7 +69,7 @@ CASES = [
     Case(trials.archive, "trial archive {}", Trial.archive),
     Case(trials.unarchive, "trial unarchive {}", Trial.unarchive),
     Case(trials.describe, "trial rename {} other", lambda one: one.set_name("other"), {"name": "other"}),
-    Case(trials.describe, "trial note {} words", lambda one: one.set_notes("words"), {"notes": "words"}),
+    Case(trials.describe, "trial note {} words", lambda one: one.set_notes("words"), NOTES),
     Case(
         trials.describe,
         "trial verdict {} keep --why better",
@@ -87,7 +89,7 @@ CASES = [
     Case(experiments.unarchive, "experiment unarchive {}", Experiment.unarchive),
     Case(experiments.describe, "experiment set name {} other", lambda one: one.set_name("other"), {"name": "other"}),
     Case(experiments.describe, "experiment set name {} taken", lambda one: one.set_name("taken"), {"name": "taken"}),
-    Case(experiments.describe, "experiment set notes {} words", lambda one: one.set_notes("words"), {"notes": "words"}),
+    Case(experiments.describe, "experiment set notes {} words", lambda one: one.set_notes("words"), NOTES),
     Case(
         experiments.describe,
         "experiment set description {} words",
@@ -127,13 +129,13 @@ CASES = [
         lambda home: home.create_model("other", metadata={"a": 1}),
         {"name": "other", "metadata": {"a": 1}},
     ),
-    Case(models.describe, "", lambda one: one.set_description("words"), {"description": "words"}),
+    Case(models.describe, "", lambda one: one.set_description("words"), DESCRIPTION),
     Case(models.label, body={"add": ["best"], "remove": ["old"]}),
     Case(models.archive, "", Model.archive),
     Case(models.unarchive, "", Model.unarchive),
     Case(models.delete, "model delete {} --yes", Model.delete),
     Case(models.describe_version, "", lambda one: one.set_name("other"), {"name": "other"}),
-    Case(models.describe_version, "", lambda one: one.set_notes("words"), {"notes": "words"}),
+    Case(models.describe_version, "", lambda one: one.set_notes("words"), NOTES),
     Case(models.delete_version, "model delete digits --version {} --yes", ModelVersion.delete),
 ]
 WITHOUT_COMMAND = {models.describe, models.label, models.archive, models.unarchive, models.describe_version}

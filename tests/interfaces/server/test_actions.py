@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from home.journals import new_trial
 from interfaces.server.visitor import Visitor
 from processes import Script
@@ -15,8 +16,10 @@ from core_sdk._execution.experiments.calling import await_end_of_master, call
 from core_sdk._execution.experiments.protocol import Down
 from core_sdk._execution.experiments.submission import submit
 from core_sdk._execution.steering import trials
+from core_sdk._ground.records import ModelVersionRecord
 from core_sdk._home import Home
 from core_sdk._home.attempts.running import await_end
+from core_sdk._home.registry import Registry
 
 TRAIN = """
     import time
@@ -59,6 +62,27 @@ def test_a_checkpoint_is_pinned_and_then_not_deleted(visitor: Visitor) -> None:
     assert visitor.get("/api/v1/checkpoints/c1").json["is_pinned"]
     assert (refused.status, refused.problem) == (409, "checkpoint_protected")
     assert "for the paper" in refused.json["error"]["message"]
+
+
+@pytest.mark.parametrize("subject", ["trial", "experiment", "model", "version"])
+def test_a_text_that_two_change_is_not_overwritten_in_silence(visitor: Visitor, home: Home, subject: str) -> None:
+    """Of two tabs the second is refused, and told what the first has saved; it may then replace that knowingly."""
+    registry = Registry(home)
+    model_id = registry.create("texts", "", {}, []).model_id
+    with registry.edit(model_id) as record:
+        record.versions.append(ModelVersionRecord(version=1, checkpoint="none", created=1.0))
+    paths = {"trial": "/trials/1", "experiment": "/experiments/1", "model": f"/models/{model_id}"}
+    path = f"{paths.get(subject, f'/models/{model_id}/versions/1')}/actions/change"
+    name = "description" if subject == "model" else "notes"
+
+    first = visitor.act(path, {name: "of the first tab", f"{name}_before": ""})
+    second = visitor.act(path, {name: "of the second tab", f"{name}_before": ""})
+    told = second.json["error"]["present"]
+    third = visitor.act(path, {name: "of the second tab", f"{name}_before": told})
+    careless = visitor.act(path, {name: "of a program"})
+
+    assert [first.status, second.status, third.status, careless.status] == [200, 409, 200, 200]
+    assert (second.problem, told) == ("text_changed", "of the first tab")
 
 
 def test_a_trial_is_deleted(visitor: Visitor, home: Home) -> None:

@@ -285,7 +285,7 @@ def test_a_wrong_formula_is_told_with_its_place(visitor: Visitor, home: Home) ->
     """While somebody writes it, and where its curves are asked for."""
     folder = new_trial(home)
     record(folder, report(1, loss=1.0))
-    problem = {"kind": "bad_formula", "message": "There is no metric lr.", "hint": "", "place": 7}
+    problem = {"kind": "bad_formula", "message": "There is no metric lr.", "hint": "", "place": 7, "present": None}
 
     wrong = visitor.question("/formula", formula="loss / lr", metrics=["training.loss"])
     right = visitor.question("/formula", formula="loss / lr", metrics=["training.loss", "training.lr"])

@@ -51,8 +51,9 @@ def note(
     notes = _row(trial_id).notes
     if text is not None:
         text = sys.stdin.read() if text == "-" else text
+        before = notes if append else None
         notes = f"{notes}\n\n{text}" if append and notes else text
-        trials.describe(open_home(), trial_id, notes=notes)
+        trials.describe(open_home(), trial_id, notes=notes, notes_before=before)
     typer.echo("\n".join(map(printable, notes.splitlines())) or f"trial {trial_id} has no notes")
 
 

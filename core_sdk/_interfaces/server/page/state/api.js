@@ -8,12 +8,13 @@ const ROOT = "api/v1";
 
 /** What went wrong: the server's words, or that it cannot be reached. */
 export class ApiError extends Error {
-  /** @param {{kind: string, message: string, hint?: string, place?: number}} problem @param {number} status */
-  constructor({ kind, message, hint = "", place }, status) {
+  /** @param {{kind: string, message: string, hint?: string, place?: number, present?: string}} problem @param {number} status */
+  constructor({ kind, message, hint = "", place, present }, status) {
     super(message);
     this.kind = kind;
     this.hint = hint;
     this.place = place;
+    this.present = present;
     this.status = status;
   }
 

@@ -4,20 +4,31 @@ import { html, useState } from "../preact.js";
 import { withText } from "../parts/field.js";
 import { Markdown } from "../parts/markdown.js";
 import { say, sayFailure } from "../parts/toast.js";
+import { ApiError } from "../state/api.js";
 import { useCanAct } from "../state/home.js";
 
-/** @param {{title?: string, notes: string, save: (notes: string) => Promise<unknown>, onSaved: () => void}} props */
+/** @param {{title?: string, notes: string, save: (notes: string, before: string) => Promise<unknown>, onSaved: () => void}} props `before` is the text that was edited. */
 export function Notes({ title = "Notes", notes, save, onSaved }) {
   const [draft, setDraft] = useState(/** @type {string | null} */ (null));
+  const [before, setBefore] = useState("");
+  const [isContested, setIsContested] = useState(false);
   const canAct = useCanAct();
+  const edit = () => {
+    setDraft(notes);
+    setBefore(notes);
+    setIsContested(false);
+  };
   const keep = async () => {
     try {
-      await save(draft ?? "");
+      await save(draft ?? "", before);
       setDraft(null);
       say(`${title}: saved.`);
       onSaved();
     } catch (error) {
-      sayFailure(error);
+      if (error instanceof ApiError && error.kind === "text_changed") {
+        setBefore(error.present ?? "");
+        setIsContested(true);
+      } else sayFailure(error);
     }
   };
   return html`
@@ -26,11 +37,20 @@ export function Notes({ title = "Notes", notes, save, onSaved }) {
         <h2>${title}</h2>
         <span class="spread"></span>
         ${draft !== null && html`<button class="small" onClick=${() => setDraft(null)}>Cancel</button><button class="small primary" onClick=${keep}>Save</button>`}
-        ${draft === null && canAct && html`<button class="small" onClick=${() => setDraft(notes)}>Edit</button>`}
+        ${draft === null && canAct && html`<button class="small" onClick=${edit}>Edit</button>`}
       </div>
       ${
         draft !== null
-          ? html`<textarea rows="14" aria-label=${`${title} in Markdown`} value=${draft} onInput=${withText(setDraft)}></textarea>`
+          ? html`
+              <textarea rows="14" aria-label=${`${title} in Markdown`} value=${draft} onInput=${withText(setDraft)}></textarea>
+              ${
+                isContested &&
+                html`
+                  <p role="alert">Somebody has changed this meanwhile, and nothing was saved. “Save” replaces their text, which is below, by yours.</p>
+                  <textarea rows="8" readonly aria-label="Their text" value=${before}></textarea>
+                `
+              }
+            `
           : notes
             ? html`<${Markdown} text=${notes} />`
             : html`<p class="soft">None yet. They are written in Markdown.</p>`

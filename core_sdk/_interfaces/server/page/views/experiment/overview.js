@@ -43,7 +43,7 @@ export function ExperimentOverview({ found, follows, onDone }) {
           ]}
         />
       </div>
-      <${Notes} notes=${notes} save=${(/** @type {string} */ text) => act(["experiments", experiment.experiment_id, "actions", "change"], { notes: text })} onSaved=${onDone} />
+      <${Notes} notes=${notes} save=${(/** @type {string} */ text, /** @type {string} */ before) => act(["experiments", experiment.experiment_id, "actions", "change"], { notes: text, notes_before: before })} onSaved=${onDone} />
     </div>
   `;
 }

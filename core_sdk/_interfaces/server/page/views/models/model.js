@@ -78,7 +78,7 @@ function Whole({ found: { model, versions }, onDone }) {
             </div>
           `
       }
-      <${Notes} title="Description" notes=${model.description} save=${(/** @type {string} */ description) => act(["models", model.model_id, "actions", "change"], { description })} onSaved=${onDone} />
+      <${Notes} title="Description" notes=${model.description} save=${(/** @type {string} */ description, /** @type {string} */ before) => act(["models", model.model_id, "actions", "change"], { description, description_before: before })} onSaved=${onDone} />
       ${Object.keys(model.metadata).length > 0 && html`<div class="cards flat spaced"><${Card} title="Metadata" facts=${flattened(model.metadata)} /></div>`}
     </div>
   `;
@@ -129,7 +129,7 @@ function Version({ found: { model }, version, onDone }) {
           <${Way} storageId=${version.storage_id} />
         `
       }
-      <${Notes} notes=${version.notes} save=${(/** @type {string} */ notes) => act(path, { notes })} onSaved=${onDone} />
+      <${Notes} notes=${version.notes} save=${(/** @type {string} */ notes, /** @type {string} */ before) => act(path, { notes, notes_before: before })} onSaved=${onDone} />
     </div>
   `;
 }
