@@ -94,7 +94,7 @@ def _sources(folder: TrialFolder) -> _TrialSources | None:
             notes.append(f"edited after `run` had copied it, shown as it was trained: {', '.join(edited)}")
         files.update(found.files)
         earlier = found
-    if earlier is not None and (unsure := _written_since(earlier)):
+    if earlier is not None and (unsure := _written_since(earlier, copied)):
         notes.append(f"edited while it ran, so that it may have run an older version: {', '.join(unsure)}")
     return _TrialSources(files, copied is not None, bool(known), notes)
 
@@ -103,9 +103,14 @@ def _differing(before: Mapping[str, KeptFile], after: Mapping[str, KeptFile]) ->
     return sorted(name for name in before.keys() & after.keys() if before[name].lines != after[name].lines)
 
 
-def _written_since(found: Sources) -> Iterable[str]:
-    """Returns the files that were written after the process that has imported them had begun."""
-    return sorted(name for name, source in found.files.items() if source.modified > found.began)
+def _written_since(found: Sources, copied: Sources | None) -> Iterable[str]:
+    """Returns the files that were written after the process that has imported them had begun.
+
+    One that is as it was copied before is none of them, whatever the clock of its file server says.
+    """
+    before = {} if copied is None else copied.files
+    written = (name for name, source in found.files.items() if source.modified > found.began)
+    return sorted(name for name in written if name not in before or before[name] != found.files[name])
 
 
 def _diff(name: str, before: KeptFile | None, after: KeptFile | None) -> list[str]:
