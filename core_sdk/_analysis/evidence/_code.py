@@ -13,6 +13,8 @@ from core_sdk._home.folders import TrialFolder
 from core_sdk._home.sources import SUFFIXES, KeptFile, SourceArchive, Sources, read_sources
 from core_sdk.errors import CodeDirectoryError
 
+_MOST_ENTRIES = 20_000
+
 
 @dataclass(frozen=True)
 class CodeChanges:
@@ -44,7 +46,13 @@ def keep_sources(folder: TrialFolder, directory: Path) -> str:
     """
     ignore_files = (".gitignore", *IGNORE_FILES)
     try:
-        entries = select(directory, left_out=folder.home_root, max_size_bytes=math.inf, ignore_files=ignore_files)
+        entries = select(
+            directory,
+            left_out=folder.home_root,
+            max_size_bytes=math.inf,
+            most_entries=_MOST_ENTRIES,
+            ignore_files=ignore_files,
+        )
         archive = SourceArchive()
         archive.add({one.name: one.path for one in entries if one.path.suffix in SUFFIXES and one.size_bytes})
         archive.write(folder.sources_path)

@@ -134,6 +134,16 @@ def test_what_a_directory_says_to_ignore_is_not_kept(home: Home, tmp_path: Path)
     assert list(changed(home, 3)) == ["train.py", "core.txt", "det.txt", "git.txt"]
 
 
+def test_a_directory_that_may_be_a_whole_disk_is_not_searched(home: Home, tmp_path: Path) -> None:
+    """Of more than 20,000 files none is copied, and the reason is told."""
+    for number in range(20_001):
+        (tmp_path / f"{number}.txt").touch()
+
+    told = keep_sources(new_variation(home, None), tmp_path)
+
+    assert "holds more than 20,000 files. Name in .coreignore" in told
+
+
 def test_a_new_file_does_not_crowd_out_what_was_changed(home: Home, tmp_path: Path) -> None:
     """Files of both trials come first, and each file has its share; further ones are named."""
     (tmp_path / "train.py").write_text("rate = 1\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,6 +67,7 @@ def select(
     *,
     left_out: Path | None = None,
     max_size_bytes: float = MAX_SIZE_BYTES,
+    most_entries: float = math.inf,
     ignore_files: Sequence[str] = IGNORE_FILES,
 ) -> list[Entry]:
     """Returns the entries of `directory`, and each of `includes` under its own name, sorted by name.
@@ -84,6 +86,10 @@ def select(
             size_bytes += entry.size_bytes
             if size_bytes > max_size_bytes:  # raised at once, since the directory may be a whole disk
                 raise CodeDirectoryError(path, _too_large(max_size_bytes, entries.values()))
+            if len(entries) > most_entries:
+                raise CodeDirectoryError(
+                    path, f"holds more than {most_entries:,} files. Name in .coreignore what a training does not need"
+                )
     return [entries[name] for name in sorted(entries)]
 
 
