@@ -140,8 +140,8 @@ class Ending:
             return  # launcher and job are told of the trial's end, not of this one
         if self._outcome in ("completed", "invalid_hp"):
             tell_launcher(launch_directory(), "completed")
-        if self._outcome in ("completed", "paused", "invalid_hp"):
-            tell_launcher(launch_directory(), f"left-{self._rank}")
+        has_left = self._outcome in ("completed", "paused", "invalid_hp")
+        tell_launcher(launch_directory(), f"left-{self._rank}", is_true=has_left)
         self._replace_status()
 
     def _replace_status(self) -> None:

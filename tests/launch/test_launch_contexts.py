@@ -99,3 +99,46 @@ def test_a_training_that_is_complete_is_not_to_be_continued(start_launch: StartL
     ended = launch.wait()
     assert ended.code == 0, ended.stderr
     assert "to be continued" not in ended.stderr
+
+
+def test_what_a_rank_does_after_its_stop_does_not_fail_the_launch(start_launch: StartLaunch) -> None:
+    """Ranks that have stopped as asked and left their Contexts are to be continued, whatever they exit with."""
+    launch = start_launch(
+        _PROLOGUE
+        + """
+with core.init(distributed=distributed) as context:
+    say("ready")
+    while not context.preempt.should_preempt():
+        time.sleep(0.01)
+sys.exit(distributed.rank)
+"""
+    )
+    launch.read_until("[rank=0] ready", "[rank=1] ready")
+
+    launch.send(signal.SIGTERM)
+
+    ended = launch.wait()
+    assert ended.code == 75, ended.stderr
+
+
+def test_an_error_in_a_later_training_fails_a_launch_that_was_stopped(start_launch: StartLaunch) -> None:
+    """That the ranks have left an earlier Context well does not hide an error in the next one."""
+    launch = start_launch(
+        _PROLOGUE
+        + """
+with core.init(distributed=distributed) as context:
+    say("ready")
+    while not context.preempt.should_preempt():
+        time.sleep(0.01)
+distributed = core.DistributedContext.from_torch_distributed()
+with core.init(distributed=distributed) as context:
+    raise ValueError("bad")
+"""
+    )
+    launch.read_until("[rank=0] ready", "[rank=1] ready")
+
+    launch.send(signal.SIGTERM)
+
+    ended = launch.wait()
+    assert ended.code == 1, ended.stderr
+    assert "raised ValueError: bad" in ended.stderr

@@ -330,12 +330,18 @@ class PreemptContext(OfOneProcess):
         return next((request.source for request in requests if request is not None), None)
 
 
-def tell_launcher(launch_directory: Path | None, word: str) -> None:
-    """Tells the launcher how the training ended, by a file in its directory: `stopped`, `completed`, `left-RANK`."""
+def tell_launcher(launch_directory: Path | None, word: str, *, is_true: bool = True) -> None:
+    """Tells the launcher how the training ended, by a file in its directory: `stopped`, `completed`, `left-RANK`.
+
+    What was said of an earlier training of this process is taken back if it is not true of this one.
+    """
     if launch_directory is None:
         return
     try:
-        (launch_directory / word).touch()
+        if is_true:
+            (launch_directory / word).touch()
+        else:
+            (launch_directory / word).unlink(missing_ok=True)
     except OSError as error:
         logger.warning("the launcher will not know that the training is %s: %s", word, error)
 
