@@ -107,7 +107,7 @@ def measure(home: Home, last: int) -> None:
         failed = "" if answered.returncode == 0 else f", exit status {answered.returncode}"
         show(" ".join(arguments), elapsed_s, len(answered.stdout), target + failed)
     with SharedView(home, can_act=False) as shared:
-        shared.look()
+        shared.wait()
         questions: dict[str, Callable[[], object]] = {
             "/columns": lambda: columns(shared, ColumnsQuery()),
             "/runs": lambda: runs(shared, RunsQuery()),

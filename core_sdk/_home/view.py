@@ -42,6 +42,9 @@ class View(Protocol):
     def refresh(self, *, only_open: bool = False) -> object:
         """Updates a view that is kept for long. With `only_open`, known trials that have ended are not checked."""
 
+    def refresh_part(self, within_s: float) -> bool:
+        """Updates the view with the newest trials for about so long, and returns whether that was all."""
+
     def left_out(self) -> list[str]:
         """Returns the names of the records of trials and experiments that cannot be read."""
 

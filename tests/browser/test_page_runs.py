@@ -13,6 +13,7 @@ from browser.conftest import OpenView, Site, serving
 from browser.sample_home import HOSTILE, write_many_trials
 from browser.seeing import column, expect, rows, wait_for_query
 from home.journals import append, lines, new_trial, record, report
+from interfaces.server.first_look import slow_reading
 from processes import wait_for
 
 from core_sdk._home import Home
@@ -400,6 +401,24 @@ def test_the_page_says_how_far_the_records_are_read(home: Home, open_view: OpenV
             held.close()
 
             expect(rows(page)).to_have_count(3)
+
+
+@pytest.mark.parametrize("view", ["runs?view=charts", "trials/1"])
+def test_what_is_read_already_is_shown(home: Home, open_view: OpenView, view: str) -> None:
+    """The newest trials first, with their charts; the others come as they are read, also where one is looked at."""
+    with slow_reading(home) as go_on, serving(home) as site:
+        page = open_view(site, view)
+        expect(page.get_by_role("note")).to_contain_text("2 of 4 trials")
+        if view == "trials/1":
+            expect(page.get_by_role("alert")).to_contain_text("this is not read yet")
+        else:
+            expect(rows(page)).to_have_count(2)
+            expect(page.locator(".chart-value")).to_have_count(2)
+
+        go_on.set()
+
+        expect(page.get_by_role("note")).to_have_count(0)
+        expect(page.locator(".chart-value")).to_have_count(1 if view == "trials/1" else 4)
 
 
 def test_records_that_cannot_be_read_are_named(

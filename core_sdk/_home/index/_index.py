@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
@@ -108,7 +110,10 @@ class Index(View):
 
     def refresh(self, *, only_open: bool = False) -> RefreshResult:
         """Indexes what the journals gained. Blocks while another process does so, unless that is suspended."""
-        return self._writing(lambda: self._refresh_or_replace(only_open))
+        return self._writing(partial(self._refresh, only_open=only_open))
+
+    def refresh_part(self, within_s: float) -> bool:
+        return self._writing(partial(self._refresh, within_s=within_s)).is_whole
 
     def left_out(self) -> list[str]:
         return [str(path.relative_to(self.home.root)) for path in self._left_out]
@@ -291,13 +296,22 @@ class Index(View):
         }
         gone = {trial_id for (trial_id, _), runs in is_running.items() if not runs}
         if len(gone) > 0 and self._ask(_refresh.have_changed, self.home, gone):
-            self.refresh()
+            self._writing(partial(self._refresh, trial_ids=gone))
         return is_running
 
-    def _writing(self, write: Callable[[], RefreshResult]) -> RefreshResult:
+    def _writing(self, refresh: Callable[[], RefreshResult], problem: Exception | None = None) -> RefreshResult:
+        """Refreshes the database, after it was replaced if it has a `problem` or is found to be damaged."""
         try:
             with self._database.lock():
-                return write()
+                if problem is None:
+                    try:
+                        return refresh()
+                    except _MAY_BE_DAMAGE as error:
+                        if not is_damage(error):
+                            raise
+                        problem = error
+                self._database.replace(problem)
+                return refresh()
         except (SuspendedError, UnusableError, sqlite3.DatabaseError, OSError) as error:
             is_of_records = isinstance(error, OSError) and not self._is_of_index(error)
             if is_of_records or not (isinstance(error, SuspendedError) or cannot_write(error)):
@@ -309,28 +323,24 @@ class Index(View):
         """Returns whether the index's own file failed, rather than a record."""
         return error.filename is None or str(error.filename).startswith(str(self.home.database))
 
-    def _refresh_or_replace(self, only_open: bool) -> RefreshResult:
-        try:
-            return self._refresh(only_open)
-        except _MAY_BE_DAMAGE as error:
-            if not is_damage(error):
-                raise
-            return self._replace(error)
-
-    def _replace(self, problem: Exception) -> RefreshResult:
-        self._database.replace(problem)
-        return self._refresh()
-
-    def _refresh(self, only_open: bool = False) -> RefreshResult:
+    def _refresh(
+        self, *, only_open: bool = False, within_s: float = math.inf, trial_ids: Collection[int] = ()
+    ) -> RefreshResult:
+        """Indexes what is new, or what is new in these trials."""
         with self._database.connect() as connection:
-            changes = _refresh.find_changes(connection, self.home, only_open=only_open)
+            changes = (
+                _refresh.Changes([], sorted(trial_ids))
+                if trial_ids
+                else _refresh.find_changes(connection, self.home, only_open=only_open)
+            )
             if not changes:
                 self._left_out = {}
                 return RefreshResult()
-            progress = ReadingProgress(len(changes.trials), self._on_progress)
+            progress = ReadingProgress(len(changes.trials), None if trial_ids else self._on_progress)
             batch = IndexTransaction(connection, lambda: self._database.commit(connection), progress)
-            result = _refresh.index_changes(self.home, changes, batch)
-        self._leave_out(result.left_out)
+            result = _refresh.index_changes(self.home, changes, batch, within_s)
+        is_part = trial_ids or not result.is_whole
+        self._leave_out(self._left_out | result.left_out if is_part else result.left_out)
         return result
 
     def _leave_out(self, left_out: dict[Path, str]) -> None:
@@ -351,7 +361,7 @@ class Index(View):
                 raise
             problem = error
         if is_damage(problem):
-            self._writing(lambda: self._replace(problem))
+            self._writing(self._refresh, problem)
         else:
             self._go_on_in_memory(problem)
             self.refresh()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError, TrialNo
 
 @dataclass(frozen=True)
 class Changes:
-    """The experiments and trials that are new, changed or deleted since they were indexed."""
+    """The experiments and trials that are new, changed or deleted since they were indexed, the newest trials first."""
 
     experiments: list[int]
     trials: list[int]
@@ -44,7 +46,7 @@ def find_changes(connection: sqlite3.Connection, home: Home, *, only_open: bool 
         for trial_id, trial in known_trials(connection, looked_at).items()
         if trial_id in present and has_changed(home, trial_id, trial)
     }
-    return Changes(_changed_experiments(connection, home), sorted(new | changed | (known - present)))
+    return Changes(_changed_experiments(connection, home), sorted(new | changed | (known - present), reverse=True))
 
 
 def have_changed(connection: sqlite3.Connection, home: Home, trial_ids: Collection[int]) -> bool:
@@ -53,13 +55,21 @@ def have_changed(connection: sqlite3.Connection, home: Home, trial_ids: Collecti
     return any(trial_id not in known or has_changed(home, trial_id, known[trial_id]) for trial_id in trial_ids)
 
 
-def index_changes(home: Home, changes: Changes, batch: IndexTransaction) -> RefreshResult:
-    """Indexes what the folder gained and forgets what it lost. One caller at a time."""
+def index_changes(home: Home, changes: Changes, batch: IndexTransaction, within_s: float = math.inf) -> RefreshResult:
+    """Indexes what the folder gained and forgets what it lost. One caller at a time.
+
+    After `within_s` seconds it begins no further trial.
+    """
+    deadline = time.monotonic() + within_s
     for experiment_id in changes.experiments:
         _index_or_forget_experiment(ExperimentFolder(home.root, experiment_id), batch)
-    for num_read, trial_id in enumerate(changes.trials):
-        batch.progress.read_trials(num_read)
+    num_read = 0
+    for num_read, trial_id in enumerate(changes.trials, start=1):
         _index_or_forget_trial(home.folder(trial_id), batch)
+        batch.progress.read_trials(num_read)
+        if time.monotonic() > deadline:
+            break
+    batch.result.is_whole = num_read == len(changes.trials)
     return batch.finish()
 
 

@@ -36,6 +36,8 @@ PREFIX = "/api/v1"
 _FILES = ("/file", "/archive")
 """The ends of the addresses of files that a browser saves by itself."""
 _FRAME = "/frame.html"
+_PARTS_HEADER = "x-core-sdk-parts"
+"""With 1, as the page sends it, a question is answered from what was read so far."""
 _PATIENCE_S = 0.1
 _PAUSE_S = 0.01
 
@@ -112,31 +114,44 @@ class App:
         return _json({"ticket": self._gate.ticket()})
 
     async def _answer_events(self, request: Request) -> Response:
-        await self._await_first_look(math.inf)
+        await self._await_first_look(math.inf, takes_parts=True)
         return self._events.answer(request.headers.get("last-event-id"))
 
     async def _answer_openapi(self, _request: Request) -> Response:
         return _json(describe(ROUTES, PREFIX))
 
     async def _answer(self, route: Route, request: Request) -> Response:
-        await self._await_first_look(_PATIENCE_S if route.path == "/home" else math.inf)
+        takes_parts = request.headers.get(_PARTS_HEADER) == "1"
+        await self._await_first_look(_PATIENCE_S if route.path == "/home" else math.inf, takes_parts=takes_parts)
+        is_reading = self._shared.reading is not None
         self._shared.check_home()
         arguments = {name: _converted(value, route, name) for name, value in request.path_params.items()}
         if "query" in route.hints:
             arguments["query"] = convert(_query(request, route), route.query, strict=False)
         if "body" in route.hints:
             arguments["body"] = json_decoder(route.hints["body"])(await _body(request) or b"{}")
-        answer = await run_in_threadpool(route.ask, self._shared, **arguments)
+        try:
+            answer = await run_in_threadpool(route.ask, self._shared, **arguments)
+        except Exception as error:
+            if is_reading and refusal_of(error).status in (400, 404):  # what it lacks may be among the other records
+                raise RequestError(503, "reading", "this is not read yet", "The records are being read.") from error
+            raise
         return answer if isinstance(answer, Response) else _json(answer)
 
-    async def _await_first_look(self, patience_s: float) -> None:
-        """Waits for the first look, without a thread: there are few, and `/home` needs one to tell how far it is."""
+    async def _await_first_look(self, patience_s: float, *, takes_parts: bool) -> None:
+        """Waits for the first look, or for a part of it, without a thread.
+
+        There are few threads, and `/home` needs one to tell how far it is.
+        """
         deadline = time.monotonic() + patience_s
         try:
-            while self._shared.reading is not None and time.monotonic() < deadline:
+            while not self._is_readable(takes_parts) and time.monotonic() < deadline:
                 await asyncio.sleep(_PAUSE_S)
         except asyncio.CancelledError as error:
             raise RequestError(503, "server_ends", "the server ends before the records are read") from error
+
+    def _is_readable(self, takes_parts: bool) -> bool:
+        return self._shared.reading is None or (takes_parts and self._shared.has_part)
 
 
 async def _failed(_request: Request, error: Exception) -> Response:

@@ -37,6 +37,10 @@ _Answers = LRUCache[tuple[int, Hashable], tuple[str | None, Any]]
 _LEAST_AGE_S = 0.5
 _GREATEST_AGE_S = 1.0
 """The time for which questions are answered without a look that is due."""
+_FIRST_PART_S = 0.25
+_LONGEST_PART_S = 1.0
+"""The times for which the first look reads before questions are answered; each is twice as long as the last."""
+_PART_PAUSE_S = 0.02
 _FULL_LOOK_S = 5.0
 """The time between looks at trials that have ended: they may be resumed, labelled or deleted."""
 _NUM_REMEMBERED = 16
@@ -79,8 +83,8 @@ class _ClosingError(Exception):
 class SharedView:
     """Keeps one view open, from construction to `close`. Any thread may ask; one question is answered at a time.
 
-    The first look begins at once, in a thread. It may take minutes in a home that nobody has looked at yet; questions
-    wait for it, and until then `reading` says how far it is.
+    The first look begins at once, in a thread. It may take minutes in a home that nobody has looked at yet: until then
+    `reading` says how far it is, and questions are answered from what was read so far. `wait` waits for its end.
     """
 
     def __init__(self, home: Home, *, can_act: bool = True) -> None:
@@ -107,6 +111,8 @@ class SharedView:
         self._followers = LRUCache[int, Follower](_NUM_REMEMBERED)
         self.reading: Reading | None = Reading()
         """The progress of the first look; None once it has ended."""
+        self._read_before = Reading()
+        self._first_part = threading.Event()
         self._is_closing = False
         self._was_there = self._is_gone = False
         self._first_look = threading.Thread(target=self._look_first, name="core-sdk-first-look", daemon=True)
@@ -117,6 +123,15 @@ class SharedView:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def wait(self) -> None:
+        """Waits until all records have been read for the first time."""
+        self._first_look.join()
+
+    @property
+    def has_part(self) -> bool:
+        """Whether some records have been read, or the first look has ended."""
+        return self._first_part.is_set()
 
     def close(self) -> None:
         self._is_closing = True
@@ -203,10 +218,11 @@ class SharedView:
         return self._snapshot
 
     def chosen_trials(self, trial_ids: Sequence[int]) -> list[Facts]:
-        """Returns these trials, each once. Raises `TrialNotFoundError` if there is no such trial."""
+        """Returns these trials, each once. Raises `TrialNotFoundError` or `RecordDamagedError`."""
         trials = self.snapshot().trials
         for trial_id in trial_ids:
             if trial_id not in trials:
+                self.home.trial(trial_id).read_record()
                 raise TrialNotFoundError(trial_id, self.home.root)
         return [trials[trial_id] for trial_id in dict.fromkeys(trial_ids)]
 
@@ -254,6 +270,8 @@ class SharedView:
 
     def look(self) -> float:
         """Looks at the records if that is due, and returns after how many seconds it is due again."""
+        if self.reading is not None:
+            return _LEAST_AGE_S
         with self._look_lock:
             if self._look_for_home():
                 return _GREATEST_AGE_S
@@ -262,18 +280,32 @@ class SharedView:
             return max(0.0, self._next_look - time.monotonic())
 
     def _look_first(self) -> None:
+        within_s = _FIRST_PART_S
         try:
-            self.look()
+            while not self._look_at_part(within_s):
+                self._first_part.set()
+                self._read_before = self.reading or Reading()
+                within_s = min(_LONGEST_PART_S, 2 * within_s)
+                time.sleep(_PART_PAUSE_S)  # for questions, which would not get the lock
         except Exception as error:  # noqa: BLE001  (the next question looks again, and its answer tells the error)
             logger.debug("the first look at the records has failed: %s", error)
         finally:
+            gc.freeze()  # each collection of garbage that looks at ten thousand trials would hold up all questions
             self.reading = None
+            self._first_part.set()
+
+    def _look_at_part(self, within_s: float) -> bool:
+        with self._look_lock:
+            return self._is_closing or self._look_for_home() or self._look(within_s)
 
     def _hear_progress(self, reading: Reading) -> None:
         if self._is_closing:
             raise _ClosingError
         if self.reading is not None:
-            self.reading = reading
+            before = self._read_before
+            num_trials = before.num_trials or reading.num_trials
+            num_read = max(before.num_read, num_trials - reading.num_trials + reading.num_read)
+            self.reading = Reading(num_read, num_trials, before.num_points + reading.num_points)
 
     @property
     def _view(self) -> View:
@@ -282,36 +314,44 @@ class SharedView:
 
     def _look_if_old(self) -> None:
         """Looks at the records if the last look is too old. While a page is open, its event stream looks instead."""
-        if time.monotonic() < self._latest_look:
+        if self.reading is not None:
+            self._first_part.wait()
+        if self.reading is not None or time.monotonic() < self._latest_look:
             return
         with self._look_lock:
             if time.monotonic() >= min(self._latest_look, self._next_look):
                 self._look()
 
-    def _look(self) -> None:
-        """Looks at the records. Between the parts of a look the view is free for questions."""
+    def _look(self, within_s: float | None = None) -> bool:
+        """Looks at the records, and returns whether that was all; `within_s` reads the newest for about so long.
+
+        Between the parts of a look the view is free for questions.
+        """
         start = time.monotonic()
         is_full = start >= self._next_full_look
         with self._lock:
             if self._opened is None:
-                self._opened = self._stack.enter_context(open_view(self.home, self._hear_progress, self.media))
-            else:
+                view = open_view(self.home, self._hear_progress, self.media, reads=False)
+                self._opened = self._stack.enter_context(view)
+            is_whole = True
+            if within_s is None:
                 self._opened.refresh(only_open=not is_full)
+            else:
+                is_whole = self._opened.refresh_part(within_s)
             marks = self._opened.marks()
         trials = self._read_trials(marks.trials)
         touched = _differing(self._snapshot.trials, trials)
         experiments = self._read_experiments(trials, touched, marks.experiments)
         self._tell(trials, touched, experiments, marks.trials)
-        self._marks = marks
-        if trials and not self._snapshot.trials:
-            gc.freeze()  # each collection of garbage that looks at ten thousand trials would hold up all questions
         if (trials, experiments) != (self._snapshot.trials, self._snapshot.experiments):
             self._snapshot = Snapshot(trials, experiments)  # a former one has what was derived from it
+        self._marks = marks  # at last, since answers about the figures of the snapshot are remembered by them
         end = time.monotonic()
         self._next_look = end + max(_LEAST_AGE_S, _PAUSES * (end - start))
         self._latest_look = self._next_look + _GREATEST_AGE_S
         if is_full:
             self._next_full_look = end + max(_FULL_LOOK_S, 10 * (end - start))
+        return is_whole
 
     def _read_trials(self, marks: Mapping[int, str]) -> Mapping[int, Facts]:
         """Returns the facts of all trials.

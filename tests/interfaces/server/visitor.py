@@ -48,9 +48,10 @@ class Answer:
 class Visitor:
     """Calls the application without a socket, so that requests may be malformed."""
 
-    def __init__(self, home: Home, *, can_act: bool = True) -> None:
+    def __init__(self, home: Home, *, can_act: bool = True, waits: bool = True) -> None:
         self.shared = SharedView(home, can_act=can_act)
-        self.shared.snapshot()  # what the test does next comes after the first look
+        if waits:
+            self.shared.wait()  # what the test does next comes after the first look
         self.app = App(self.shared, Gate(TOKEN, PORT, HOSTS, OWN_NAME), PAGE)
 
     def close(self) -> None:

@@ -25,9 +25,9 @@ export async function findToken() {
   }
 }
 
-/** Asks the server, as `fetch` does, as somebody who has the token. @param {string} url @param {RequestInit} [options] */
+/** Asks the server, as `fetch` does, as somebody who has the token, also for what was read so far. @param {string} url @param {RequestInit} [options] */
 export function ask(url, options = {}) {
-  return fetch(url, { ...options, headers: { ...options.headers, Authorization: `Bearer ${key}` } });
+  return fetch(url, { ...options, headers: { ...options.headers, Authorization: `Bearer ${key}`, "X-Core-SDK-Parts": "1" } });
 }
 
 async function keyFor(/** @type {string} */ token) {

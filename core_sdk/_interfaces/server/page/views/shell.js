@@ -4,7 +4,7 @@ import { html, useEffect, useErrorBoundary, useState } from "../preact.js";
 import { Dialog } from "../parts/dialog.js";
 import { Empty, Failure, Remark, Title } from "../parts/states.js";
 import { Progress } from "../parts/progress.js";
-import { counted } from "../parts/text.js";
+import { counted, firstOf } from "../parts/text.js";
 import { Toasts } from "../parts/toast.js";
 import { UNREACHABLE } from "../state/api.js";
 import { useConnection } from "../state/events.js";
@@ -53,8 +53,9 @@ export function Shell() {
     <main id="content" tabindex="-1">
       ${useConnection() === "interrupted" && html`<${Failure} error=${AWAY} />`}
       ${home && home.left_out.length > 0 && html`<${Remark}>${counted(home.left_out.length, "record")} cannot be read, and what they describe is left out: ${home.left_out.slice(0, MAX_LEFT_OUT).join(", ")}${home.left_out.length > MAX_LEFT_OUT && " …"}<//>`}
+      ${home?.reading && home.reading.num_read > 0 && html`<${Remark}>The records are being read, the newest first: ${firstOf(home.reading.num_read, home.reading.num_trials)} trials, ${counted(home.reading.num_points, "point")}. What is read already is here.<//>`}
       ${
-        home?.reading
+        home?.reading && home.reading.num_read === 0
           ? html`<${Reading} reading=${home.reading} />`
           : html`<${HomeProvider} value=${home}><${Guarded} key=${path.slice(0, 2).join("/")}><${View} path=${path} /><//><//>`
       }
