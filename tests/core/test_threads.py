@@ -112,12 +112,14 @@ def test_what_each_thread_records_is_recorded(context: core.Context, home: Home,
 @promise("background-save-whole", "threads-share")
 def test_what_each_thread_saves_is_recorded(home: Home, tmp_path: Path, wait: bool) -> None:
     """Each checkpoint whose call has returned is recorded, whether the call waits for it or not."""
-    (tmp_path / "model").write_text("weights")
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "model").write_text("weights")
 
     def save(context: core.Context, number: int) -> str:
         metadata = {"steps_completed": number}
         if number % 2:
-            return context.checkpoint.upload(tmp_path, metadata, selector=lambda name: name == "model", wait=wait)
+            return context.checkpoint.upload(source, metadata, wait=wait)
         with context.checkpoint.store_path(metadata, wait=wait) as (path, storage_id):
             (path / "model").write_text(str(number))
         return storage_id
