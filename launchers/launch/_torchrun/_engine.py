@@ -40,6 +40,7 @@ from launch._torchrun._peer_nodes import NodeFacts, PeerNodes
 from launch._torchrun._rank_files import RankLogs
 from launch._torchrun._torch_names import EventLog, bound_to_cores
 from launch._torchrun._variables import defaults_of, num_ranks, torchrun_variables
+from launch._torchrun._waiting import wait_told
 
 # The time for ranks that must make room for other nodes, as under torchrun. Ranks can save within it.
 _MAKE_ROOM_S = 30.0
@@ -67,7 +68,9 @@ def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supe
     logs = RankLogs(output, launch.directory, options)
     try:
         # Closed at once, so that the other nodes do not wait for this one to come back.
-        with contextlib.closing(meeting_of(config)) as meeting, contextlib.closing(launch.framework):
+        with wait_told(config, lambda line: output.say(marked([line]))):
+            opened = meeting_of(config)
+        with contextlib.closing(opened) as meeting, contextlib.closing(launch.framework):
             NodeLauncher(launch, config, meeting, logs, supervisor, output).run()
     except TrainingOver:
         pass
@@ -116,9 +119,10 @@ class NodeLauncher:
 
     def _start(self) -> None:
         self.supervisor.waiting()
-        start = self.meeting.meet()
-        self._peers = PeerNodes(start.store, start.node_rank, start.num_nodes, self.meeting.place)
-        nodes = self._exchange_facts()
+        with wait_told(self.config, self._say):
+            start = self.meeting.meet()
+            self._peers = PeerNodes(start.store, start.node_rank, start.num_nodes, self.meeting.place)
+            nodes = self._exchange_facts()
         self.launch.framework.meet(start, tuple(node.num_ranks for node in nodes))
         self.supervisor.starting()
         try:

@@ -21,7 +21,7 @@ from core_sdk.errors import AttemptError, PlacementError
 from launch._command_line import UsageError
 from launch._torchrun._options import TorchrunOptions, node_range
 
-_MASTER_PORT = 29400
+MASTER_PORT = 29400
 _LOCALHOST = "localhost"
 _RUN_INFO = "run.json"
 _ENDPOINT = re.compile(r"(?P<address>\[[^\]]*\]|.*?)(:(?P<port>\d+))?", re.ASCII)
@@ -39,7 +39,7 @@ class Nodes:
     """The number of ranks on this node."""
     chief_address: str
     """The address of the first node; "localhost" for a single node."""
-    port: int = _MASTER_PORT
+    port: int = MASTER_PORT
     """The port at which several nodes meet."""
     run_info: ClusterInfo | None = None
     """The ranks' run info, if a scheduler has placed them. It is None if the launcher's is used."""
