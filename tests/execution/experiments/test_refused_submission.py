@@ -40,7 +40,9 @@ def test_a_full_disk_is_told_with_the_home(home: Home, tmp_path: Path) -> None:
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, hard))
     try:
-        with pytest.raises(HomeNotWritableError, match=f"cannot write to the home {home.root}: File too large"):
+        with pytest.raises(
+            HomeNotWritableError, match=f"cannot write to the home {home.root}: this process may not write"
+        ):
             submit(home, CONFIG, source="config.yaml", model_dir=tmp_path / "model")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
