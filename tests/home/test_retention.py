@@ -285,3 +285,18 @@ def test_a_policy_has_the_defaults_of_an_experiment_configuration() -> None:
     assert RetentionPolicy.checked({"type": "gcs", "bucket": "b"}) == policy(0, 1, 1)
     assert RetentionPolicy.checked({"save_experiment_best": 3}) == policy(3, 1, 1)
     assert RetentionPolicy.checked({"save_trial_best": None}) == policy(0, 1, 1)
+
+
+@pytest.mark.parametrize("smaller_is_better", [True, False])
+def test_a_number_is_better_than_what_is_not_finite(smaller_is_better: bool) -> None:
+    """Validations are compared as checkpoints are: only a finite value is better, and an equal one is not."""
+    metric = SearcherMetric(name="loss", smaller_is_better=smaller_is_better)
+    values = [math.nan, 2.0, math.inf, 3.0, -math.inf, 3.0, 2.0]
+
+    best = values[0]
+    for value in values[1:]:
+        best = value if metric.is_better(value, best) else best
+
+    assert best == (2.0 if smaller_is_better else 3.0)
+    assert not metric.is_better(2.0, 2.0)
+    assert not metric.is_better(math.inf, math.nan)

@@ -70,7 +70,7 @@ def read_curve(
     known = {(one.group, one.name): one for one in view.series(row.trial_id)}
     figures = view.figures([row.trial_id])[row.trial_id]
     if metric is not None:
-        pair = metric_named(metric.name, known)
+        pair = metric_named(metric.name, known, metric.group)
     else:
         in_order = sorted(known, key=lambda pair: (pair[0] != "validation", pair[0] != "training"))
         with_number = (pair for pair in in_order if figures[pair[0]][pair[1]].minimum is not None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 
 from core_sdk._ground.records import SearcherMetric, chosen_metric, format_number
 from core_sdk._home import Home
+from core_sdk._home.finding.groups import grouped_metric
 from core_sdk._home.finding.tree import Branch
 
 
@@ -18,11 +19,12 @@ def tree_lines(
     A best value is told as `min.loss` or `max.accuracy`, which says how the metric is read.
     """
     recorded = cache(lambda experiment_id: home.experiment(experiment_id).read().searcher_metric)
+    grouped = cache(partial(grouped_metric, [one.trial for one in branches]))
     for one in branches:
         row = one.trial.row
         own = SearcherMetric.named(row.best_by) if row.best_by else recorded(row.experiment_id)
         deciding = chosen_metric(own, metric, smaller_is_better)
-        value = None if deciding is None else one.trial.metric(deciding.best_name)
+        value = None if deciding is None else one.trial.metric(grouped(deciding).best_name)
         best = "" if value is None or deciding is None else f"{deciding.best_name} {format_number(value)}"
         told = [str(row.trial_id), row.verdict or row.state, best, row.hypothesis or row.name]
         yield "  " * one.depth + "  ".join(word for word in told if word)

@@ -257,6 +257,7 @@ def _begin(
                 searcher_metric=SearcherMetric(
                     name=config.searcher.metric,
                     smaller_is_better=config.searcher.smaller_is_better,
+                    group="validation",
                     writer=config.searcher.writer,
                 ),
                 is_submitted=True,

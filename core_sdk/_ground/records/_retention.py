@@ -90,6 +90,8 @@ class SearcherMetric(msgspec.Struct, kw_only=True, frozen=True):
     name: str
     """With its group or without it: "loss", "validation.loss"."""
     smaller_is_better: bool = True
+    group: str | None = None
+    """The group in which it is reported, such as "validation" for a search; None means any, validation first."""
     writer: str | None = None
     """The writer whose validations count, not those of the trials' scripts."""
 
@@ -98,11 +100,8 @@ class SearcherMetric(msgspec.Struct, kw_only=True, frozen=True):
         """Returns the metric in the `searcher` of an experiment configuration, or None if it names none."""
         if not isinstance(searcher, Mapping) or not isinstance(name := searcher.get("metric"), str):
             return None
-        return cls(
-            name=name,
-            smaller_is_better=bool(searcher.get("smaller_is_better", True)),
-            writer=searcher.get("writer"),
-        )
+        smaller_is_better, writer = bool(searcher.get("smaller_is_better", True)), searcher.get("writer")
+        return cls(name=name, smaller_is_better=smaller_is_better, group="validation", writer=writer)
 
     @classmethod
     def named(cls, best_name: str) -> Self:

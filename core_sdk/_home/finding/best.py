@@ -56,7 +56,7 @@ def best_trial(
 ) -> Best | None:
     """Returns the trial with the best value of the metric that decides; None if there is no such metric or value."""
     metric = deciding_metric(home, experiment_id, name, smaller_is_better)
-    found = None if metric is None else metric_named(metric.name, view.metric_names(experiment_id))
+    found = None if metric is None else metric_named(metric.name, view.metric_names(experiment_id), metric.group)
     if metric is None or found is None:
         return None
     reached = view.best_values(experiment_id, *found, smaller_is_better=metric.smaller_is_better)

@@ -146,12 +146,13 @@ def _figures(one: Facts, metric: str) -> Figures | None:
     return None if pair is None else one.figures[pair[0]][pair[1]]
 
 
-def metric_named(name: str, known: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+def metric_named(name: str, known: Iterable[tuple[str, str]], of: str | None = None) -> tuple[str, str] | None:
     """Returns the group and the name of the metric that a name with its group or without it means; None if none is.
 
-    `known` has the group and the name of each metric.
+    `known` has the group and the name of each metric; `of` is the only group in which it can be.
     """
-    meant = [(group, each) for group, each in known if name in (each, f"{group}.{each}")]
+    in_group = ((group, each) for group, each in known if of in (None, group))
+    meant = [(group, each) for group, each in in_group if name in (each, f"{group}.{each}")]
     return min(meant, key=lambda pair: (pair[1] != name, *_place_of(pair[0])), default=None)
 
 

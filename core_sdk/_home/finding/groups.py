@@ -127,7 +127,10 @@ def common_metric(found: Iterable[Facts], recorded: Iterable[SearcherMetric | No
 def grouped_metric(found: Iterable[Facts], metric: SearcherMetric) -> SearcherMetric:
     """Returns the metric with its group in its name: the group in which these trials have reported it."""
     known = {pair for one in found if (pair := one.metric_named(metric.name)) is not None}
-    group, name = metric_named(metric.name, known) or ("validation", metric.name.removeprefix("validation."))
+    group, name = metric_named(metric.name, known, metric.group) or (
+        "validation",
+        metric.name.removeprefix("validation."),
+    )
     return msgspec.structs.replace(metric, name=f"{group}.{name}")
 
 

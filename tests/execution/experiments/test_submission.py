@@ -81,7 +81,7 @@ def test_an_experiment_keeps_what_was_submitted(home: Home, model: Path) -> None
     assert submission.overrides == ["searcher.max_trials=3", "reproducibility.experiment_seed=5"]
     assert submission.environment["PATH"] == os.environ["PATH"]
     assert (record.name, record.labels, record.is_submitted) == ("digits", ["mine"], True)
-    assert record.searcher_metric == SearcherMetric(name="accuracy", smaller_is_better=False)
+    assert record.searcher_metric == SearcherMetric(name="accuracy", smaller_is_better=False, group="validation")
     assert [path.name for path in (home.root / "code").iterdir()] == [f"{submission.code}.tar.gz"]
 
 

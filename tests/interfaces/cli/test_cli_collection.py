@@ -115,7 +115,7 @@ def test_gc_tells_programs_what_it_decided(home: Home, folder: TrialFolder, cli:
         "save_trial_latest": 0,
         "keep_every": None,
     }
-    assert told["rules"]["1"]["metric"] == {"name": "loss", "smaller_is_better": False, "writer": None}
+    assert told["rules"]["1"]["metric"] == {"name": "loss", "smaller_is_better": False, "group": None, "writer": None}
     assert {verdict["storage_id"] for verdict in told["verdicts"] if verdict["is_kept"]} == {"a"}
     assert set(told["deleted"]) == {"b", "c"}
     assert stored_ids(home) == ["a"]

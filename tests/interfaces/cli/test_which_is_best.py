@@ -59,6 +59,7 @@ def train(home: Home, name: str, curves: Curves, sign: int, writer: str | None) 
         training = new_attempt(folder)
         values = [told(step, sign * loss) for step, loss in enumerate(curve, start=1)]
         for step, value in enumerate(values, start=1):
+            training.report(step, loss=-sign * 100.0 * number)
             training.append(told(step, sign * (100.0 - number)) if writer else value)
             store(training, f"{name.replace(' ', '-')}-{number}-{step}", step)
         training.end()
@@ -66,7 +67,9 @@ def train(home: Home, name: str, curves: Curves, sign: int, writer: str | None) 
             record(folder, *values, rank=writer)
     experiment = home.find_or_create_experiment(name)
     with experiment.edit() as edited:
-        edited.searcher_metric = SearcherMetric(name="loss", smaller_is_better=sign == 1, writer=writer)
+        edited.searcher_metric = SearcherMetric(
+            name="loss", smaller_is_better=sign == 1, group="validation", writer=writer
+        )
         edited.retention = RetentionPolicy(save_experiment_best=1, save_trial_best=0, save_trial_latest=0)
     return experiment.experiment_id
 

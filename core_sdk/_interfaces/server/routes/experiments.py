@@ -350,7 +350,7 @@ def _asked(shared: SharedView, experiment_id: int, asked: str) -> tuple[str, str
     if decides is None:
         pair = min(known, key=lambda pair: (pair[0] != "validation", pair[0] != "training", pair), default=None)
     else:
-        pair = metric_named(decides.name, known)
+        pair = metric_named(decides.name, known, decides.group)
     if pair is None and asked:
         raise ValueError(f"no trial of experiment {experiment_id} has a metric {asked!r}")
     if pair is None:
