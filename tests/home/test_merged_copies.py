@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import pytest
 from client.trainings import Training
 from home.journals import append, lines, report, started, stored
 from interfaces.cli.recorded import new_attempt, new_trial
+from processes import Script
 from promises import promise
 from saving import store_alone
 
@@ -205,3 +209,71 @@ def test_nothing_is_written_into_a_trial_that_runs_here(tmp_path: Path) -> None:
         "trial 1: cannot extend trial 1: its attempt 1 is running. Pause it first with `core-sdk trial pause 1`."
     ]
     assert (by_writer.grown, by_writer.left) == ([1], [])
+
+
+@promise("merge-takes-once")
+def test_a_merge_that_is_cut_off_anywhere_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever file is the last that a merge puts in its place, the next merge takes the rest of a trial."""
+    *earlier, last = copies(tmp_path)
+    whole = Home.create(tmp_path / "whole")
+    merge(whole, last)
+    expected = told(whole)
+    replace, is_cut_off, cut = Path.replace, True, 0
+    while is_cut_off:
+        home = Home.create(tmp_path / f"cut-{cut}")
+        merge(home, earlier[3])
+        left = iter(range(cut))
+
+        def replace_some(path: Path, target: Path, left: Iterator[int] = left) -> Path:
+            if path.parent.parent.name == "merging" and next(left, None) is None:
+                raise KeyboardInterrupt
+            return replace(path, target)
+
+        with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+            patched.setattr(Path, "replace", replace_some)
+            merge(home, last)
+            is_cut_off = False
+
+        assert merge(home, last).left == []
+        assert told(home) == expected
+        cut += 1
+    assert cut > 5
+
+
+def test_a_home_is_copied_and_merged_again_and_again_while_it_trains(
+    home: Home, tmp_path: Path, start_script: Callable[..., Script]
+) -> None:
+    """Each merge of a copy that was made during a training takes what has come since, and in the end all is there."""
+    script = start_script(_TRAINING)
+    laptop, copied, num_merges = Home.create(tmp_path / "laptop"), Home.create(tmp_path / "copied"), 0
+    while script.process.poll() is None:
+        # As rsync does, it goes on where a file is gone in the meantime.
+        subprocess.run(["cp", "-a", f"{home.root}/.", str(copied.root)], stderr=subprocess.DEVNULL)
+        num_merges += bool(merge(laptop, copied).known)
+    script.wait()
+
+    merged = merge(laptop, Home(Path(shutil.copytree(home.root, tmp_path / "last"))))
+
+    assert num_merges > 1 and merged.left == [] and laptop.trial_ids() == [1]
+    with open_view(home) as there, open_view(laptop) as here:
+        assert here.trial(1).state == there.trial(1).state == "COMPLETED"
+        assert list(here.reports(1)) == list(there.reports(1))
+    ids = {each.record.storage_id for each in read_history(home.folder(1)).checkpoints}
+    assert {each.record.storage_id for each in read_history(laptop.folder(1)).checkpoints} == ids and len(ids) == 5
+    for storage_id in ids:
+        DirectoryStorage(laptop.checkpoints).verify(storage_id)
+
+
+_TRAINING = """
+    import time
+    from core_sdk import core
+    with core.init(name="copied") as context:
+        for step in range(1, 101):
+            context.train.report_training_metrics(step, {"loss": 1 / step})
+            if step % 20 == 0:
+                with context.checkpoint.store_path({"steps_completed": step}) as (path, _):
+                    (path / "weights").write_text(str(step))
+            time.sleep(0.02)
+"""
