@@ -139,6 +139,23 @@ def test_trials_come_whole_under_new_ids_and_once(
     assert checkpoint_ids(DirectoryStorage(tmp_path / "shared")) == ["outside"]
 
 
+@promise("merge-takes-once")
+@pytest.mark.parametrize("take", [merge, by_file])
+def test_what_a_trial_says_of_another_is_true_after_a_merge(
+    cluster: Home, laptop: Home, take: Callable[[Home, Home], Merged]
+) -> None:
+    """The trial that is varied, and the one that has begun another, are named by their ids here, or not at all."""
+    for trial_id, other in ((1, 99), (2, 1)):
+        record = laptop.folder(trial_id).read_record()
+        record.parent = record.started_by = other
+        laptop.folder(trial_id).write_record(record)
+
+    take(cluster, laptop)
+    here = [cluster.folder(trial_id).read_record() for trial_id in (2, 3)]
+
+    assert [(one.parent, one.started_by) for one in here] == [(None, None), (2, 2)]
+
+
 def test_models_come_along_and_their_checkpoints_outside_stay_the_others(
     cluster: Home, laptop: Home, tmp_path: Path
 ) -> None:

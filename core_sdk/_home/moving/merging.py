@@ -243,8 +243,18 @@ class _Merge:
 
     def _renumbered(self, record: TrialRecord, here: TrialFolder, experiment_id: int) -> TrialRecord:
         return msgspec.structs.replace(
-            record, trial_id=here.trial_id, experiment_id=experiment_id, first_id=_key(record)[0]
+            record,
+            trial_id=here.trial_id,
+            experiment_id=experiment_id,
+            first_id=_key(record)[0],
+            parent=self._id_here(record.parent),
+            started_by=self._id_here(record.started_by),
         )
+
+    def _id_here(self, trial_id: int | None) -> int | None:
+        """Returns the id here of an earlier trial; None if that was left there."""
+        ids = self._merged.known | self._merged.taken
+        return None if trial_id is None else ids.get(trial_id)
 
     def _write_anew(self, there: TrialFolder, here: TrialFolder, made: Path, record: TrialRecord) -> None:
         """Writes the files that name the trial's id. Damaged ones stay as they are."""
