@@ -9,7 +9,15 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from core_sdk._distributed import DistributedContext
-from core_sdk._ground.environment import WriterSettings, is_quiet, launch_directory, left_job, run_info, torchrun_launch
+from core_sdk._ground.environment import (
+    WriterSettings,
+    fingerprints_path,
+    is_quiet,
+    launch_directory,
+    left_job,
+    run_info,
+    torchrun_launch,
+)
 from core_sdk._ground.files import file_url
 from core_sdk._ground.keywords import says_what_is_meant
 from core_sdk._ground.records import ClusterInfo
@@ -18,6 +26,7 @@ from core_sdk._home.attempts.claiming import Attempt
 from core_sdk._home.attempts.definition import Definition
 from core_sdk._home.attempts.jobs import noted_trial
 from core_sdk._home.history import read_history
+from core_sdk._home.journal import HeardJournal
 from core_sdk._home.storage import Storage, open_storage, storage_from_url
 from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together, open_home
@@ -27,7 +36,7 @@ from core_sdk.core._context import Context, Service
 from core_sdk.core._preempt import PreemptMode
 from core_sdk.core._preempt._disturbance import disturber
 from core_sdk.core._ranks import joined_ranks, on_all_ranks, only_rank
-from core_sdk.core._recorders import EnvironmentRecorder, SourceRecorder
+from core_sdk.core._recorders import EnvironmentRecorder, FingerprintRecorder, SourceRecorder
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.core._settings import ProcessSettings
@@ -174,6 +183,11 @@ def init(
     attempt = claim_together(home, info, definition, ranks)
     if ranks.is_chief:
         record_policy(attempt, configured)
+    recorders = _recorders(attempt) if ranks.is_chief else []
+    if ranks.is_chief and (path := fingerprints_path()) is not None:
+        fingerprints = FingerprintRecorder(path, attempt.start.resumed_steps)
+        recorders.append(fingerprints)
+        attempt = replace(attempt, journal=HeardJournal(attempt.journal, fingerprints.hear))
     if (disturbing := disturber() if ranks.is_chief else None) is not None:
         attempt = replace(attempt, journal=disturbing.heard(attempt.journal))
     context = Context(
@@ -184,7 +198,7 @@ def init(
         TrialLedger(),
         earlier=_earlier_checkpoints(attempt, storage, ranks),
         resumption=Resumption(attempt.start, attempt.journal) if ranks.is_chief else None,
-        services=_recorders(attempt) if ranks.is_chief else (),
+        services=recorders,
         # `core-sdk run`, masters and programs with workers give a run info, and speak themselves.
         announcements=Announcements.begun(attempt) if ranks.is_chief and info is None and not is_quiet() else None,
         is_started_again=_is_started_again(definition, info, ranks),

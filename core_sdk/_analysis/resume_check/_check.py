@@ -17,9 +17,11 @@ from core_sdk._analysis.resume_check._comparing import (
     is_passing,
     unsteady_metrics,
 )
+from core_sdk._analysis.resume_check._diagnosis import diagnose, unsteady_parts
 from core_sdk._analysis.resume_check._moments import MOMENTS, Moment, check_moments, choose_moments
 from core_sdk._analysis.resume_check._training import PAUSED, AttemptFacts, CheckedTraining
 from core_sdk.core._preempt._disturbance import Disturbance, How
+from core_sdk.core._recorders import Fingerprint
 
 Verdict = Literal["exact", "passing", "differs", "began anew", "did not stop", "failed"]
 
@@ -39,6 +41,8 @@ class MomentResult:
     words: str
     """The verdict in words, with the first values that differ."""
     differences: tuple[Difference, ...] = ()
+    causes: tuple[str, ...] = ()
+    """What the resumed training has forgotten, as far as its first steps show it."""
     save_s: float | None = None
     """From the stop to the end of the save that it causes, in seconds."""
     first_report_s: float | None = None
@@ -49,6 +53,9 @@ class MomentResult:
     @property
     def is_exact(self) -> bool:
         return self.verdict in ("exact", "passing")
+
+    def lines(self) -> list[str]:
+        return [f"{self.moment}: {self.words}", *(f"    {cause}" for cause in self.causes)]
 
 
 @dataclass
@@ -76,8 +83,8 @@ class ResumeReport:
             raise AssertionError("\n".join([self.problem or "the training does not go on exactly:", *self.lines()]))
 
     def lines(self) -> list[str]:
-        """Returns the result of each moment as a line."""
-        return [f"{each.moment}: {each.words}" for each in self.moments]
+        """Returns the result of each moment as a line, with its causes below it."""
+        return [line for each in self.moments for line in each.lines()]
 
 
 class ResumeCheck:
@@ -111,6 +118,9 @@ class ResumeCheck:
         self._keep_in = keep_in
         self._tell = tell
         self.report = ResumeReport(list(command))
+        self._undisturbed: tuple[Fingerprint, ...] = ()
+        """The fingerprints of the undisturbed training."""
+        self._unsteady_parts = frozenset[str]()
 
     def run(self) -> ResumeReport:
         """Checks, and returns the report. Blocks for (2 + number of moments) times the undisturbed training."""
@@ -143,7 +153,9 @@ class ResumeCheck:
         self._tell(f"undisturbed {until}: {len(facts.reports)} reports in {took_s:.0f} s")
 
         second = self._training(root / "undisturbed-2")
-        second.run_attempt(end, timeout_s)
+        again = second.run_attempt(end, timeout_s)
+        self._undisturbed = facts.fingerprints
+        self._unsteady_parts = unsteady_parts(facts.fingerprints, again.fingerprints)
         unsteady = unsteady_metrics(expected, second.reports())
         steady = sorted({f"{group}.{name}" for _, group, name in expected} - unsteady)
         if not self._tolerance:
@@ -157,7 +169,7 @@ class ResumeCheck:
         for moment in choose_moments(facts.reports, facts.num_saves, self._moments, self._how):
             result = self._disturb(self._training(root / moment.name), moment, end, expected, timeout_s)
             self.report.moments.append(result)
-            self._tell(f"{result.moment}: {result.words}")
+            self._tell("\n".join(result.lines()))
         if not self.report.moments:
             self._give_up("there is no moment to disturb it at: the training has not reported often enough")
 
@@ -206,12 +218,14 @@ class ResumeCheck:
             verdict = "began anew"
         elif differences:
             verdict = "passing" if is_passing(differences, expected) else "differs"
+        causes = diagnose(self._undisturbed, after.fingerprints, self._unsteady_parts) if verdict == "differs" else []
         return MomentResult(
             moment.name,
             moment.words,
             verdict,
             _words(verdict, differences, expected),
             tuple(differences),
+            tuple(causes),
             save_s=before.save_s,
             first_report_s=after.first_report_s,
             steps_lost=None if verdict == "began anew" else max(0, stopped_at - after.resumed_steps),

@@ -13,11 +13,13 @@ from pathlib import Path
 import msgspec
 
 from core_sdk._analysis.resume_check._comparing import Reports
-from core_sdk._ground.environment.names import DISTURBANCE_VARIABLE, HOME_VARIABLE
+from core_sdk._ground.decoding import json_decoder
+from core_sdk._ground.environment.names import DISTURBANCE_VARIABLE, FINGERPRINTS_VARIABLE, HOME_VARIABLE
 from core_sdk._ground.records import AttemptStarted, CheckpointStored, Record, Report, StopAcknowledged
 from core_sdk._home import Home, open_view
 from core_sdk._home.journal import read_records
 from core_sdk.core._preempt._disturbance import Disturbance
+from core_sdk.core._recorders import Fingerprint
 
 _TRIAL = 1
 _END_S = 60.0
@@ -41,6 +43,8 @@ class AttemptFacts:
     """From the stop to the end of the save that follows; None without a stop or a save."""
     first_report_s: float | None
     """From `init()` to the first report."""
+    fingerprints: tuple[Fingerprint, ...] = ()
+    """The state before each step of an optimizer."""
 
 
 class CheckedTraining:
@@ -65,16 +69,18 @@ class CheckedTraining:
         else:
             arguments = ["trial", "resume", str(_TRIAL)]
         variables = {HOME_VARIABLE: str(self.home.root)}
-        if disturbance is not None:
-            variables[DISTURBANCE_VARIABLE] = msgspec.json.encode(disturbance).decode()
         self._num_attempts += 1
         self._directory.mkdir(exist_ok=True)
+        fingerprints = self._directory / f"fingerprints-{self._num_attempts}.jsonl"
+        variables[FINGERPRINTS_VARIABLE] = str(fingerprints)
+        if disturbance is not None:
+            variables[DISTURBANCE_VARIABLE] = msgspec.json.encode(disturbance).decode()
         with self.log_path.open("ab") as log:
             process = subprocess.Popen(
                 [*_CLI, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | variables
             )
             status = self._await(process, variables, timeout_s)
-        return self._facts(status)
+        return self._facts(status, fingerprints)
 
     def reports(self) -> Reports:
         """Returns all numbers that the trial has reported and no later attempt has superseded."""
@@ -106,7 +112,7 @@ class CheckedTraining:
         process.wait()
         return None
 
-    def _facts(self, status: int | None) -> AttemptFacts:
+    def _facts(self, status: int | None, fingerprints: Path) -> AttemptFacts:
         folder = self.home.folder(_TRIAL)
         journals = [folder.journal_path(each) for each in folder.attempts()] if folder.exists() else []
         # A script that never calls init() leaves none.
@@ -124,4 +130,11 @@ class CheckedTraining:
             is_stopped=stop is not None,
             save_s=None if last is None or stop is None else last.time - stop.time,
             first_report_s=reports[0].time - start.time if reports and start is not None else None,
+            fingerprints=_read_fingerprints(fingerprints),
         )
+
+
+def _read_fingerprints(path: Path) -> tuple[Fingerprint, ...]:
+    # The last line of a training that was killed may be cut.
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return tuple(map(json_decoder(Fingerprint), lines))

@@ -22,6 +22,7 @@
 | `CORE_SDK_TEST_MODE` | not empty and not 0: `Trainer.fit()` trains and validates one batch, saves and ends |
 | `CORE_SDK_QUIET`    | not empty and not 0: a script does not say which trial it is, and how it has ended |
 | `CORE_SDK_DISTURBANCE` | from `core-sdk check-resume` to a training: how it is disturbed, and when, as JSON |
+| `CORE_SDK_FINGERPRINTS` | from `core-sdk check-resume` to a training: the file for digests of its state     |
 | `CORE_SDK_WRITER`   | the name under which a script reports about a trial, next to its own program |
 | `CORE_SDK_TRIAL`    | the id or the name of that trial; default: the trial whose script has started this one |
 | `CORE_SDK_STOP_NOTICES` | clouds whose notice of a machine's end is a stop: `gce`, `ec2`, or both with a comma |
@@ -100,6 +101,7 @@ from core_sdk._ground.environment._settings import (
     StopNoticeSettings,
     WriterSettings,
     disturbance,
+    fingerprints_path,
     is_quiet,
     is_test_mode,
     is_usr1_stop,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from core_sdk._ground.environment.names import (
     DISTURBANCE_VARIABLE,
+    FINGERPRINTS_VARIABLE,
     GRACE_VARIABLE,
     HOME_VARIABLE,
     MAX_MEDIA_VARIABLE,
@@ -180,6 +181,11 @@ def is_quiet() -> bool:
 def disturbance() -> str:
     """Returns the JSON of the disturbance for which `core-sdk check-resume` asks; empty in every usual training."""
     return os.environ.get(DISTURBANCE_VARIABLE, "")
+
+
+def fingerprints_path() -> Path | None:
+    """Returns the file for a training's fingerprints, for which `core-sdk check-resume` asks; usually None."""
+    return Path(path) if (path := os.environ.get(FINGERPRINTS_VARIABLE, "")) else None
 
 
 def is_test_mode(variables: Mapping[str, str] = os.environ) -> bool:

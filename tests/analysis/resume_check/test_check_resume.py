@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
+from core_sdk.client import Tracker
 from core_sdk.testing import ResumeReport, check_resume
 
 SCRIPT = Path(__file__).with_name("forgetful.py")
@@ -79,3 +82,38 @@ def test_a_longer_training_is_compared_up_to_a_step() -> None:
     report.assert_exact()
     assert report.last_step == 7
     assert [each.moment for each in report.moments] == ["stop after step 3"]
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "cause"),
+    [
+        ("optimizer", "the state of the optimizer is empty (step, exp_avg, exp_avg_sq)"),
+        ("scheduler", "the scheduler has another state"),
+        ("model", "the parameters of the optimizer are the initial ones"),
+        ("random", "torch's generator has another state"),
+        ("loader", "the model is called with the batch after step 0 of the undisturbed training"),
+    ],
+)
+def test_what_a_torch_training_forgets_is_named(forgotten: str, cause: str) -> None:
+    """The state before the first steps after a resume says which part was not restored."""
+    report = check_resume([sys.executable, str(SCRIPT.with_name("forgetful_torch.py")), forgotten], moments=[10])
+
+    (moment,) = report.moments
+    assert moment.verdict == "differs"
+    assert moment.causes[0].startswith(cause), moment.causes
+
+
+def test_fingerprints_change_no_number(tmp_path: Path) -> None:
+    """A checked training reports what the same script reports alone."""
+    script = str(SCRIPT.with_name("forgetful_torch.py"))
+    report = check_resume([sys.executable, script], moments=["kill"], keep_in=tmp_path)
+    environment = os.environ | {"CORE_SDK_HOME": str(tmp_path / "home"), "CORE_SDK_QUIET": "1"}
+    subprocess.run([sys.executable, script], env=environment, check=True)
+
+    report.assert_exact()
+    checked, alone = (
+        [dict(each.metrics) for each in Tracker(home).get_trial(1).iter_metrics("training")]
+        for home in (tmp_path / "undisturbed-1" / "home", tmp_path / "home")
+    )
+    assert checked == alone
+    assert len(alone) == 20
