@@ -258,6 +258,8 @@ class EnvironmentRecord(msgspec.Struct, kw_only=True, frozen=True):
     """Empty if the script is not in a git repository."""
     git_is_dirty: bool | None = None
     """Whether a file that git knows had changes that were not committed; None if unknown."""
+    git_problem: str = ""
+    """The reason why the commit of a repository, or whether there were changes, is unknown."""
     python: str
     packages: dict[str, str] = {}
     """Versions of the packages that matter to trainings, where they are installed."""

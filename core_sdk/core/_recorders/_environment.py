@@ -26,8 +26,14 @@ logger = logging.getLogger("core_sdk.core")
 
 _DRIVER = Path("/proc/driver/nvidia/gpus")
 _GIT_TIMEOUT_S = 10.0
+_GIT_LOOK_MS = 100.0
+# The commit is known at once; to look for changes may take git minutes in a large repository.
+_GIT = """LC_ALL=C; export LC_ALL
+git rev-parse --quiet --verify HEAD && exec git --no-optional-locks status --porcelain --untracked-files=no"""
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_CHANGE = re.compile(r"[ MTADRCU]{2} ")
 _CHUNK_BYTES = 1 << 16
-# How long a script that ends at once waits for the record.
+# How long a script that ends at once waits for git, and then for the record.
 _CLOSE_TIMEOUT_S = 1.0
 _PACKAGES = (
     "core-sdk",
@@ -56,6 +62,7 @@ class EnvironmentRecorder:
         self._folder = folder
         self._attempt = attempt
         self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
 
     def start(self) -> None:
         # Not in the thread: Python starts a process with signals blocked. If git ends before the thread unblocks them,
@@ -65,23 +72,29 @@ class EnvironmentRecorder:
         self._thread.start()
 
     def close(self) -> None:
-        """Waits for the record, but at most a second."""
+        """Waits for the record, and at most a second for what git has not said yet."""
         if self._thread is not None:
+            self._thread.join(_CLOSE_TIMEOUT_S)
+            self._closing.set()
             self._thread.join(_CLOSE_TIMEOUT_S)
 
     def _record(self, git: Git | None) -> None:
         try:
-            self._folder.write_environment(self._attempt, find_environment(git))
+            self._folder.write_environment(self._attempt, find_environment(git, self._closing))
         except OSError as error:
             logger.info("the environment of attempt %d was not recorded: %s", self._attempt, error)
 
 
-def find_environment(git: Git | None) -> EnvironmentRecord:
-    """Returns the code, the packages and the machine of this process; `git` is what `start_git` has returned."""
-    commit, is_dirty = _code(git)
+def find_environment(git: Git | None, is_over: threading.Event | None = None) -> EnvironmentRecord:
+    """Returns the code, the packages and the machine of this process; `git` is what `start_git` has returned.
+
+    What git has not said once `is_over` is set is unknown.
+    """
+    commit, is_dirty, problem = ("", None, "git cannot be executed") if git is None else _code(git, is_over)
     return EnvironmentRecord(
         git_commit=commit,
         git_is_dirty=is_dirty,
+        git_problem=problem,
         python=platform.python_version(),
         packages=_versions(),
         host=socket.gethostname(),
@@ -99,12 +112,11 @@ def script_directory() -> Path:
 
 def start_git(directory: Path) -> Git | None:
     """Asks git for the commit and for changes in the script's `directory`; returns None if there is no git."""
-    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     read, write = os.pipe()
     answer = KeptDescriptor(read)
     try:
         process = subprocess.Popen(
-            command, cwd=directory, stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.DEVNULL
+            ["sh", "-c", _GIT], cwd=directory, stdin=subprocess.DEVNULL, stdout=write, stderr=write
         )
     except OSError:
         answer.close()
@@ -114,30 +126,36 @@ def start_git(directory: Path) -> Git | None:
     return Git(process, answer)
 
 
-def _code(git: Git | None) -> tuple[str, bool | None]:
-    """Returns the commit, and whether files that git tracks have changed since."""
-    if git is None:
-        return "", None
-    answer = _answer(git)
-    if git.process.returncode != 0:  # no repository, or one that is too slow
-        return "", None
-    lines = answer.decode(errors="replace").splitlines()
-    commit = next((line.rpartition(" ")[2] for line in lines if line.startswith("# branch.oid ")), "")
-    return commit.replace("(initial)", ""), any(not line.startswith("# ") for line in lines)
+def _code(git: Git, is_over: threading.Event | None) -> tuple[str, bool | None, str]:
+    """Returns the commit, whether files that git tracks have changed since, and why one of these is unknown."""
+    lines = _answer(git, is_over).decode(errors="replace").splitlines()
+    commit = lines.pop(0) if lines and _COMMIT.fullmatch(lines[0]) else ""
+    if git.process.returncode == 0:
+        return commit, any(map(_CHANGE.match, lines)), ""
+    told = next((line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")), "")
+    if told.startswith("not a git repository"):
+        return "", None, ""
+    if git.process.returncode < 0:
+        told = "git had not found all changes in time" if commit else "git did not answer in time"
+    return commit, None, told or "; ".join(lines) or "the repository has no commit"
 
 
-def _answer(git: Git) -> bytes:
+def _answer(git: Git, is_over: threading.Event | None) -> bytes:
     answer, deadline = b"", time.monotonic() + _GIT_TIMEOUT_S
     poller = select.poll()
     poller.register(git.answer, select.POLLIN)
     with contextlib.suppress(OSError):  # the script has closed it
-        while poller.poll(1000 * max(0.0, deadline - time.monotonic())):
-            if not (chunk := os.read(git.answer.checked(), _CHUNK_BYTES)):
+        while time.monotonic() < deadline:
+            if poller.poll(_GIT_LOOK_MS):
+                if not (chunk := os.read(git.answer.checked(), _CHUNK_BYTES)):
+                    break
+                answer += chunk
+            # A process that git has left behind may hold the pipe open.
+            elif git.process.poll() is not None or (is_over is not None and is_over.is_set()):
                 break
-            answer += chunk
     git.answer.close()
     try:
-        git.process.wait(max(0.0, deadline - time.monotonic()))
+        git.process.wait(0.1 if is_over is not None and is_over.is_set() else max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         git.process.kill()
         git.process.wait()

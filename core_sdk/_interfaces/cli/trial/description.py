@@ -80,9 +80,10 @@ def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, obj
 
 def _environment(row: EnvironmentRecord) -> dict[str, str]:
     changes = {True: " (with changes that were not committed)", False: " (nothing uncommitted)", None: ""}
+    commit = f"{row.git_commit}{changes[row.git_is_dirty]}"
     parts = [row.host, f"{row.num_cpus} CPUs", format_size(row.memory_bytes), *row.gpus]
     return {
-        "Git commit": f"{row.git_commit}{changes[row.git_is_dirty]}" if row.git_commit else "",
+        "Git commit": f"{commit or 'unknown'} ({row.git_problem})" if row.git_problem else commit,
         "Python": row.python,
         "Packages": ", ".join(f"{name} {version}" for name, version in row.packages.items()),
         "Machine": ", ".join(parts),
