@@ -101,7 +101,8 @@ def init(
     - `hparams`: the trial's hyperparameters, for lists and charts: a mapping, or an object with fields (the namespace
       of argparse, a dataclass, an object of attrs, pydantic or OmegaConf). They replace values of `core-sdk
       run --hparam` that have the same names, with a warning; in a trial of a search they only add to what the search
-      has chosen. What JSON cannot keep is recorded as text, with a warning.
+      has chosen. What JSON cannot keep, and what is too long, such as a list of more than 2,000 items, is recorded as
+      text, with a warning; more than 20,000 names are a `ValueError`.
     - `labels`: words to find the trial by, and its experiment. They add to the labels of `core-sdk run --label`.
     - `notes`: what people should know of the trial, in Markdown. `core-sdk run --notes` has precedence.
     - `description`: of the experiment.

@@ -48,6 +48,23 @@ def ending(home: Home) -> Ended:
     return last
 
 
+def test_hyperparameters_that_are_too_long_are_told_and_not_recorded(caplog: pytest.LogCaptureFixture) -> None:
+    """A text says how long a value is; too many names are refused."""
+    hparams = {"lr": 0.1, "files": ["a"] * 75_000, "model": {"text": "x" * 15_000_000, "classes": list(range(1000))}}
+
+    with core.init(hparams=hparams) as context:
+        recorded = context.info.trial.hparams
+
+    assert recorded == {
+        "lr": 0.1,
+        "files": "a list of 75,000 items",
+        "model": {"text": "a str of 15,000,000 characters", "classes": list(range(1000))},
+    }
+    assert "hparams['files'], a list of 75,000 items; hparams['model']['text'], a str of 15,000,000" in caplog.text
+    with pytest.raises(ValueError, match="hparams has 20,001 names; at most 20,000 are recorded"):
+        core.init(hparams=dict.fromkeys(map(str, range(20_001)), 1.0))
+
+
 def test_a_first_start_is_a_new_trial(home: Home) -> None:
     """A first start records the experiment, hyperparameters and data, and info shows no cluster."""
     with core.init(name="digits", hparams={"lr": 0.1}, labels=["a"], description="d", data={"path": "x"}) as context:

@@ -102,6 +102,7 @@ from core_sdk._ground.records._trial_names import generated_name
 from core_sdk._ground.records._values import (
     MAX_DEPTH,
     MAX_INT,
+    MAX_NAME_BYTES,
     MAX_SEED,
     WRITER_NAME,
     Metric,

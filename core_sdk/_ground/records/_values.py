@@ -147,13 +147,33 @@ def _to_json(value: Any, where: str, depth: int, media: list[tuple[Media, dict[s
     return _to_json(held, where, depth)
 
 
-def to_json_or_text(value: Any, where: str) -> tuple[Any, list[str]]:
+def to_json_or_text(value: Any, where: str, most_values: int | None = None) -> tuple[Any, list[str]]:
     """Converts a value like `to_json`, but with text in place of values and numeric keys that JSON cannot keep.
 
     Objects that hold fields by name become mappings: dataclasses, namespaces of argparse, and objects of attrs,
     pydantic and OmegaConf. Also returns the place and the type of each value and key that was replaced.
+
+    With `most_values`, of which a text counts one for each 100 characters, a text in place of a value below the first
+    level says how long it is, if it has more than a tenth of them, or more than are left. Raises `ValueError` for more
+    on the first level.
     """
     replaced: list[str] = []
+    num_left = most_values or 0
+
+    def length_if_too_long(value: Any, where: str, depth: int) -> str | None:
+        nonlocal num_left
+        if most_values is None or not isinstance(value, (str, Mapping, list, tuple)):
+            return None
+        is_text = isinstance(value, str)
+        num_values = len(value) // 100 if is_text else len(value)
+        if num_values <= (min(num_left, most_values // 10) if depth else num_left):
+            num_left -= num_values
+            return None
+        if depth == 0:
+            raise ValueError(f"{where} has {len(value):,} names; at most {most_values:,} are recorded")
+        length = f"a {type(value).__name__} of {len(value):,} {'characters' if is_text else 'items'}"
+        replaced.append(f"{where}, {length}")
+        return length
 
     def text_key(key: object, where: str) -> str:
         if isinstance(key, (int, float)):
@@ -163,6 +183,8 @@ def to_json_or_text(value: Any, where: str) -> tuple[Any, list[str]]:
 
     def replace(value: Any, where: str, depth: int) -> Any:
         value = _with_fields_opened(value)
+        if (length := length_if_too_long(value, where, depth)) is not None:
+            return length
         if depth <= MAX_DEPTH and isinstance(value, Mapping):
             return {text_key(key, where): replace(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
         if depth <= MAX_DEPTH and isinstance(value, (list, tuple)):

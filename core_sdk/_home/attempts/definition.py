@@ -28,6 +28,10 @@ from core_sdk.errors import CoreSDKError
 
 logger = logging.getLogger("core_sdk.core")
 
+# Every reader of the trial reads all of them.
+_MOST_VALUES = 20_000
+_MOST_NAMED = 20
+
 
 @dataclass
 class Definition:
@@ -104,14 +108,19 @@ def record_hparams(folder: TrialFolder, hparams: object, *, is_update: bool = Fa
 
 
 def recordable_hparams(hparams: object) -> dict[str, Any]:
-    """Returns the hyperparameters in JSON's form. Warns of values that become text, since JSON cannot keep them.
+    """Returns the hyperparameters in JSON's form. Warns of values that become text.
+
+    These are values that JSON cannot keep, and those that are too long. Raises `ValueError` for too many names.
 
     Takes a mapping, and the objects that hold fields by name (see `to_json_or_text`). Raises `TypeError` for others.
     """
-    recordable, replaced = to_json_or_text(hparams, "hparams")
+    recordable, replaced = to_json_or_text(hparams, "hparams", _MOST_VALUES)
     _check_kind(recordable, "hparams", dict, "a dict")
     if replaced:
-        logger.warning("the text is recorded of what JSON cannot keep: %s", "; ".join(replaced))
+        logger.warning(
+            "a text is recorded in place of what JSON cannot keep, or what is too long for lists and charts: %s",
+            "; ".join(replaced[:_MOST_NAMED]) + ("; …" if len(replaced) > _MOST_NAMED else ""),
+        )
     return cast(dict[str, Any], recordable)
 
 

@@ -181,7 +181,7 @@ PROGRAMS = [
     Program("import core_sdk as det\ndet.core.init(checkpoint_storage='ftp://x/y')", "write file:///directory, gs://"),
     Program(
         "import pathlib, core_sdk as det\nwith det.core.init(hparams={'data': pathlib.Path('x')}): pass",
-        "the text is recorded of what JSON cannot keep: hparams['data']",
+        "too long for lists and charts: hparams['data']",
         0,
     ),
     Program(reporting("step=1, metrics={'loss': 1.0}"), "argument 'step'; did you mean steps_completed?"),
