@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
@@ -24,10 +25,12 @@ from processes import Script, wait_for
 from promises import promise
 
 from core_sdk import client, core
+from core_sdk._execution.steering import trials
 from core_sdk._ground.environment import use_home
 from core_sdk._ground.environment.names import SPOOLED_HOME_VARIABLE
 from core_sdk._ground.records import CheckpointDeleted, Ended
 from core_sdk._home import Home, TrialFolder, open_view
+from core_sdk._home.deletion import delete_experiment
 from core_sdk._home.history import read_history
 from core_sdk._home.moving.merging import merge
 from core_sdk._home.rows import ReportRow
@@ -35,6 +38,7 @@ from core_sdk._home.spool import node
 from core_sdk._home.spool.receiver import Receiver
 from core_sdk._home.spool.shipment import Shipment
 from core_sdk.errors import (
+    AttemptError,
     CheckpointNotFoundError,
     HomeTooNewError,
     ReportsDroppedError,
@@ -424,6 +428,40 @@ def test_reports_about_a_trial_that_is_deleted_meanwhile_are_counted(home: Home,
         wait_for(is_dropped)
     with pytest.raises(ReportsDroppedError):
         context.close()
+
+
+def test_a_trial_is_not_deleted_while_a_writer_reports_about_it(home: Home, folder: TrialFolder) -> None:
+    """The deletion names the writer; forced, it deletes the trial, and the writer hears that its reports are lost."""
+    append(folder, 1, lines(Ended(time=1.0, outcome="completed")))
+    context = core.init(trial=1, writer="evaluator").__enter__()
+
+    with pytest.raises(AttemptError, match="cannot delete trial 1: 'evaluator' still reports about it"):
+        trials.delete(home, 1)
+    with pytest.raises(AttemptError, match="'evaluator' still reports about it"):
+        delete_experiment(home, 1)
+    assert [row.name for row in client.get_trial(1).writers] == ["evaluator"]
+    trials.delete(home, 1, force=True)
+    with pytest.raises(ReportsDroppedError), pytest.warns(RuntimeWarning, match="dropped"):
+        context.close()
+
+
+def test_a_writer_that_could_record_nothing_is_not_listed(small_disk: Path) -> None:
+    """It began on a full disk, and ended there: it says so itself, and the trial has no writer that died."""
+    os.environ["CORE_SDK_HOME"] = str(small_disk / "home")
+    with core.init() as context:
+        context.train.report_training_metrics(1, {"loss": 1.0})
+    with contextlib.suppress(OSError), (small_disk / "hog").open("ab", buffering=0) as hog:
+        while True:
+            hog.write(bytes(100))
+
+    with pytest.raises(ReportsDroppedError), pytest.warns(RuntimeWarning, match="are not kept"):
+        core.init(trial=1, writer="evaluator").close()
+    (small_disk / "hog").unlink()
+
+    assert client.get_trial(1).writers == ()
+    with core.init(trial=1, writer="evaluator") as writer:
+        writer.train.report_validation_metrics(1, {"accuracy": 0.5})
+    assert [(row.name, row.state) for row in client.get_trial(1).writers] == [("evaluator", "COMPLETED")]
 
 
 def test_a_script_becomes_a_writer_by_the_environment(home: Home, folder: TrialFolder, tmp_path: Path) -> None:

@@ -195,9 +195,9 @@ def label(home: Home, trial_id: int, *, add: Collection[str] = (), remove: Colle
 def delete(home: Home, trial_id: int, *, force: bool = False) -> None:
     """Deletes the trial with its records and checkpoints.
 
-    Raises `TrialRunningError`, or `AttemptError` if a job of it waits or runs in Slurm. Raises
-    `CheckpointProtectedError` if a checkpoint is pinned, if another trial began with it, if a running trial uses it, or
-    if it is a version of a model; `force` overrides the first two.
+    Raises `TrialRunningError`, or `AttemptError` if a job of it waits or runs in Slurm, or if a writer still reports
+    about it. Raises `CheckpointProtectedError` if a checkpoint is pinned, if another trial began with it, if a running
+    trial uses it, or if it is a version of a model; `force` overrides a writer and the first two.
     """
     from core_sdk._home.deletion import delete_trial  # storages, which the other verbs do not need
 

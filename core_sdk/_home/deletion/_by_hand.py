@@ -27,6 +27,7 @@ from core_sdk._home.next_attempt import claimed_next_attempt
 from core_sdk._home.registry import Registry
 from core_sdk._home.storage import Storage, storage_from_url, without
 from core_sdk.errors import (
+    AttemptError,
     CheckpointError,
     CheckpointNotFoundError,
     CheckpointProtectedError,
@@ -282,8 +283,15 @@ def _check_unprotected(folder: TrialFolder, storage_id: str, references: Referen
 def _check_all_unprotected(folders: Sequence[TrialFolder], is_forced: bool, experiment_id: int | None = None) -> None:
     """Raises `CheckpointProtectedError` if a checkpoint of these trials is pinned, or needed by anything else.
 
-    `experiment_id` is the experiment that is deleted with them.
+    Raises `AttemptError` if a writer reports about one of the trials. `experiment_id` is the experiment that is deleted
+    with them.
     """
+    for folder in () if is_forced else folders:
+        if writers := folder.living_writers():
+            raise AttemptError(
+                f"cannot delete trial {folder.trial_id}: {' and '.join(map(repr, writers))} still reports about it. "
+                "End the writer first, or delete with --force: then its further reports are lost."
+            )
     histories = [read_history(folder) for folder in folders]
     checkpoints = [checkpoint for history in histories for checkpoint in history.checkpoints]
     if not checkpoints:

@@ -138,6 +138,11 @@ class TrialFolder:
         """Returns the path of the file that the process of a writer holds locked while it writes."""
         return self.path / f"writer.{name}.lock"
 
+    def living_writers(self) -> list[str]:
+        """Returns the names of the writers whose processes live, in order."""
+        locks = self.path.glob("writer.*.lock")
+        return sorted(lock.name.removeprefix("writer.").removesuffix(".lock") for lock in locks if is_alive(lock))
+
     def tensorboard_source_path(self, rank: int = 0) -> Path:
         """Returns the directory for event files that a rank's script writes itself, and selects some of to show."""
         return self.path / (f"tensorboard.rank{rank}.local" if rank else "tensorboard.local")

@@ -70,8 +70,8 @@ class LateWriter:
                 writer.append_or_raise(lost)
         except OSError:
             writer.close()
-            if not self._is_continued:
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                if self.path.stat().st_size == 0:  # not what an earlier process has written
                     self.path.unlink()
             raise
         return writer

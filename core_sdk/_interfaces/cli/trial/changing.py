@@ -136,7 +136,8 @@ def delete(
     """Delete trials, their records and their checkpoints.
 
     A trial with a checkpoint that is pinned, that another trial began with, that a running trial uses, or that is a
-    version of a model is not deleted; --force overrides the first two.
+    version of a model is not deleted; --force overrides the first two. It also overrides a writer that still reports
+    about the trial.
     """
     home = open_home()
     chosen = _chosen(trial_ids, where)
