@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from home.journals import append, lines, new_trial, started
+from home.journals import START, append, lines, new_trial, started
 from promises import promise
 
 from core_sdk._ground.records import (
     Alert,
     CheckpointStored,
+    Ended,
     MetadataSet,
     Profile,
     Record,
@@ -18,7 +19,8 @@ from core_sdk._ground.records import (
     StatusSet,
     TrialDescribed,
 )
-from core_sdk._home import Home
+from core_sdk._home import Home, open_view
+from core_sdk._home.finding.facts import read_facts
 from core_sdk._home.history import read_history
 from core_sdk._home.index import Index
 from core_sdk._home.rows import StreamPosition
@@ -126,3 +128,14 @@ def test_who_reads_the_journals_has_the_order_of_the_calls(home: Home, recorded:
     assert history == ["1-1", "1-2", "2-1", "2-2"]
     assert streamed == [one.time for one in recorded]
     assert heard == [one for one in recorded if one.group == "validation"]
+
+
+def test_a_trial_whose_clock_was_set_back_lasted_no_negative_time(home: Home) -> None:
+    """Its end is before its beginning: the duration that can be asked for is 0."""
+    folder = new_trial(home)
+    append(folder, 1, lines(started(folder), Ended(time=START - 7199.0, outcome="completed")))
+
+    with open_view(home) as view:
+        (found,) = read_facts(view, view.trials())
+
+    assert found.value("trial.duration") == found.value("duration") == 0.0

@@ -38,7 +38,8 @@ _TRIAL: Mapping[str, Callable[[TrialRow], Any]] = {
     **{field.column.removeprefix("trial."): attrgetter(field.name) for field in titled(TrialRow).values()},
     "start_time": attrgetter("created"),
     "end_time": attrgetter("ended"),
-    "duration": lambda row: (row.ended or time.time()) - row.created,
+    # Not below 0, even if the clock was set back meanwhile.
+    "duration": lambda row: max(0.0, (row.ended or time.time()) - row.created),
 }
 """What can be asked of a trial besides its hyperparameters and metrics. Times are in seconds since the Unix epoch, a
 duration in seconds."""

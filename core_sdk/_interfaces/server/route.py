@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import msgspec
 
-from core_sdk._ground.records import MAX_INT, WRITER_NAME
+from core_sdk._ground.records import MAX_INT, MAX_NAME_BYTES, WRITER_NAME
 from core_sdk._interfaces.server.shared_view import SharedView
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT - 1)]
@@ -19,8 +19,10 @@ AnyRank = Annotated[str, msgspec.Meta(pattern=f"^([0-9]{{1,9}}|{WRITER_NAME})$")
 """A rank, the name of a writer, or "all"."""
 RankOrWriter = Annotated[str, msgspec.Meta(pattern=f"^([0-9]{{1,9}}|(?!all$){WRITER_NAME})$")]
 
-Text = Annotated[str, msgspec.Meta(max_length=1000)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+LONGEST_TEXT = 4 * MAX_NAME_BYTES + 100
+"""The characters of a question about two metrics, each with its group."""
+Text = Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_TEXT)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=1000)]
 Cursor = Annotated[int, msgspec.Meta(ge=0)]
 """The place in a long list where a page begins: 0, or `next` of the page before."""

@@ -11,7 +11,7 @@ from home.journals import START, append, lines, new_trial, record, report, start
 from interfaces.server.conftest import HOSTILE
 from interfaces.server.visitor import Visitor, target_of
 
-from core_sdk._ground.records import Alert, Ended, SearcherMetric, TrialLabelsChanged
+from core_sdk._ground.records import MAX_NAME_BYTES, Alert, Ended, SearcherMetric, TrialLabelsChanged
 from core_sdk._home import Home, TrialFolder
 from core_sdk._interfaces.server.routes.bounds import differing_values
 
@@ -522,3 +522,23 @@ def test_a_very_wide_trial_is_answered_in_pages(visitor: Visitor, home: Home) ->
     assert (first["num_hparams"], compared["num_hparams"], first["num_metadata"]) == (1501, 1501, 0)
     assert (configuration["hparams"], configuration["num_hparams"]) == (first["trial"]["hparams"], 1501)
     assert len(table["rows"][0][0]) == 100
+
+
+def test_the_longest_names_are_asked_for(home: Home) -> None:
+    """What a script may report, the page may ask for: a group of 1 KB and a metric of 1 KB, as column, axis and all."""
+    group, name = "g" * MAX_NAME_BYTES, "m" * MAX_NAME_BYTES
+    metric = f"{group}.{name}"
+    record(new_trial(home), report(1, group, 1, **{name: 1.5}), report(2, group, 1, **{name: 2.5}))
+    visitor = Visitor(home)
+
+    runs = visitor.question("/runs", columns=["id", f"max.{metric}"], sort=f"-min.{metric}")
+    described = visitor.question("/trials/1", search=group)
+    curves = visitor.question("/trials/1/metrics", group=group, names=name, x=metric)
+    compared = visitor.question("/comparison/metrics", trials=[1], names=metric)
+    groups = visitor.question("/groups", by=["label"], metrics=metric, x=metric)
+    formula = visitor.question("/formula", formula=f"`{metric}` / `{metric}`", metrics=metric)
+    visitor.close()
+
+    assert runs["rows"] == [[1, 2.5]]
+    assert curves["curves"][0]["name"] == name
+    assert (described, compared, groups, formula) and "error" not in formula

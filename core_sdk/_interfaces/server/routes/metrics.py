@@ -18,7 +18,17 @@ from core_sdk._home.finding.facts import Facts
 from core_sdk._home.finding.groups import metric_names
 from core_sdk._home.rows import AlertRow, Outline, source_named
 from core_sdk._interfaces.server.errors import Problem, refusal_of
-from core_sdk._interfaces.server.route import AnyRank, Cursor, Id, Names, Query, RankOrWriter, Text, page_of
+from core_sdk._interfaces.server.route import (
+    LONGEST_TEXT,
+    AnyRank,
+    Cursor,
+    Id,
+    Names,
+    Query,
+    RankOrWriter,
+    Text,
+    page_of,
+)
 from core_sdk._interfaces.server.shared_view import SharedView
 
 _MAX_SERIES = 64
@@ -26,7 +36,7 @@ _MAX_ALERTS = 200
 
 Steps = Annotated[int, msgspec.Meta(ge=-MAX_INT, le=MAX_INT - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12, description="Since the Unix epoch.")]
-Axis = Annotated[str, msgspec.Meta(pattern=r"^(steps|time|epochs|.+\..+)$", max_length=1000)]
+Axis = Annotated[str, msgspec.Meta(pattern=r"^(steps|time|epochs|.+\..+)$", max_length=LONGEST_TEXT)]
 Place = Annotated[float, msgspec.Meta(ge=-MAX_INT, lt=MAX_INT)]
 NumBuckets = Annotated[int, msgspec.Meta(ge=2, le=4000)]
 

@@ -48,7 +48,12 @@ export function Overview({ found, onDone }) {
             ["Processors", environment.num_cpus],
             ["Memory", formatSize(environment.memory_bytes)],
             ["GPUs", environment.gpus.join(", ")],
-            ["Commit", environment.git_commit ? `${environment.git_commit.slice(0, 12)}${environment.git_is_dirty ? ", with changes" : ""}` : environment.git_problem],
+            [
+              "Commit",
+              environment.git_commit
+                ? `${environment.git_commit.slice(0, 12)}${environment.git_is_dirty ? ", with changes" : ""}`
+                : environment.git_problem,
+            ],
             ["Python", environment.python],
             ...Object.entries(environment.packages),
           ]}
