@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -17,11 +18,12 @@ import typer
 from core_sdk._ground.records import nonfinite_to_text, plain, strict_json
 from core_sdk._interfaces.render.fields import take
 from core_sdk._interfaces.render.tables import Column, print_properties, print_table
-from core_sdk._interfaces.render.text import printable
+from core_sdk._interfaces.render.text import HarmlessOutput, printable
 
 # A spreadsheet runs a cell that begins like this as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
+_STDOUT = 1
 LIMIT = 40
 """The number of rows of a list in a table that no terminal shows."""
 _MOST_BYTES = 3800
@@ -144,6 +146,18 @@ def print_elements(texts: Iterable[str]) -> None:
     sys.stdout.write(f"[\n{first}")
     sys.stdout.writelines(f",\n{text}" for text in remaining)
     print("\n]")
+
+
+def output_writer() -> Callable[[bytes], None]:
+    """Returns a function that writes what scripts have written: to a terminal only what cannot do anything to it."""
+    harmless = HarmlessOutput().feed if os.isatty(_STDOUT) else bytes
+
+    def write(content: bytes) -> None:
+        content = harmless(content)
+        while content:
+            content = content[os.write(_STDOUT, content) :]
+
+    return write
 
 
 def print_csv(rows: Iterable[Sequence[Any]]) -> None:

@@ -73,6 +73,7 @@ def test_a_client_reads_a_home(home: Home) -> None:
                 await call(client, "list_trials", where="state = COMPLETE"),
                 await call(client, "list_trials", sort="-los"),
                 await call(client, "list_trials", names=["hparams.rate"]),
+                await call(client, "trial_evidence", trial_id=3, metric="x" * 100_000),
             ]
 
     some, every, evidence, unknown, none, wrong, *refused = asyncio.run(visit())
@@ -85,7 +86,7 @@ def test_a_client_reads_a_home(home: Home) -> None:
     assert wrong[0]
     assert "a value is missing" in wrong[1]
     assert none == (False, f"none of the 200 trials in the home {home.root}")
-    assert [has_failed for has_failed, _ in refused] == [True] * 4
+    assert [has_failed for has_failed, _ in refused] == [True] * 5
     assert "state is never 'COMPLETE', but one of ACTIVE" in refused[1][1]
     assert "no trial has a hyperparameter or a metric 'los'" in refused[2][1]
 
@@ -104,7 +105,7 @@ def test_a_client_runs_and_judges_a_variation(home: Home, tmp_path: Path) -> Non
                 assert told in text
             assert await call(client, "run_variation", **run) == (False, "1")
             wait_for(lambda: state() == "COMPLETED")
-            assert (await call(client, "decide", trial_id=1, verdict="perhaps"))[0]
+            assert (await call(client, "decide", trial_id=1, verdict="perhaps" * 1000))[0]
             assert await call(client, "decide", trial_id=1, verdict="keep", why="it did") == (False, "trial 1: keep")
             assert await call(client, "tree_of_trials", metric="loss") == (False, "1  keep  min.loss 0.5  it works")
 

@@ -72,17 +72,17 @@ def test_a_terminal_is_not_told_what_to_do(home: Home, folder: TrialFolder, tmp_
     folder.log_path(3).write_bytes(b"\x1b]0;a title\x07\x1bc\x1b[2J\x1b[31mred\x1b[0m end\n")
     trials.describe(home, 1, name="a\u202eb\x1bc")
     shown = []
-    for command in (["logs", "1"], ["list", "--csv"]):
-        person = Person(tmp_path, [*COMMAND, "trial", *command])
+    for command in ("trial logs 1", "experiment logs digits", "trial list --csv"):
+        person = Person(tmp_path, [*COMMAND, *command.split()])
         try:
             assert person.waits() == 0
             shown.append(person.seen)
         finally:
             person.leaves()
 
-    assert shown[0].endswith(b"\x1b[31mred\x1b[0m end\r\n")
-    assert b"a title" not in shown[0]
-    assert b"a\\u202eb\\x1bc" in shown[1]
+    assert shown[0].endswith(b"\r\n\x1b[31mred\x1b[0m end\r\n")
+    assert shown[1].endswith(b"\r\n[trial=1] \x1b[31mred\x1b[0m end\r\n")
+    assert b"a\\u202eb\\x1bc" in shown[2]
 
 
 def test_output_that_was_not_kept_is_said_to_be_so(home: Home, folder: TrialFolder, cli: Cli) -> None:

@@ -22,7 +22,7 @@ from core_sdk._interfaces.cli._ids import Experiment, SubmittedId, check_submitt
 from core_sdk._interfaces.cli.trial.listing import json_object, print_trials
 from core_sdk._interfaces.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, Limit, choose_form
-from core_sdk._interfaces.render.output import Properties, limited, print_object, print_one
+from core_sdk._interfaces.render.output import Properties, limited, output_writer, print_object, print_one
 
 _PAUSE_S = 0.5
 
@@ -166,7 +166,7 @@ def logs(
     follow: FollowOutput = False,
 ) -> None:
     """Print the output of an experiment's trials; each line says whose it is."""
-    home = open_home()
+    home, write = open_home(), output_writer()
     readers: dict[int, tuple[LogReader, LineCutter]] = {}
     while True:
         # Asked before reading, so that what was written before the end is printed.
@@ -176,7 +176,7 @@ def logs(
         for trial_id in trial_ids:
             reader, cutter = readers.setdefault(trial_id, (LogReader(home, trial_id), LineCutter()))
             for line in cutter.cut(reader.read(), is_last=has_ended):
-                typer.echo(b"[trial=%d] %b" % (trial_id, line))
+                write(b"[trial=%d] %b\n" % (trial_id, line))
         if has_ended:
             return
         time.sleep(_PAUSE_S)

@@ -23,6 +23,7 @@ from core_sdk._home import Home, open_view
 from core_sdk._home.rows import TrialRow
 from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.render.text import HarmlessOutput
 from core_sdk.errors import CoreSDKError, ExperimentError, MasterError, TrialRunningError
 
 _LAST_BYTES = 4096
@@ -63,7 +64,7 @@ def _run(home: Home, submitted: Submitted) -> int:
     try:
         test.run()
     except TestFailedError as error:
-        typer.echo(test.last_output(), err=True)
+        typer.echo(HarmlessOutput().feed(test.last_output()), err=True)
         say(f"{error}. Above are the last lines of its output.")
         return ExitCode.FAILURE
     finally:
@@ -114,11 +115,11 @@ class _Test:
         if self._trial.state != "ERROR":
             self._pass("it has gone on from its checkpoint")
 
-    def last_output(self) -> str:
+    def last_output(self) -> bytes:
         """Returns the end of the newest attempt's output."""
         folder = self._home.folder(self._trial.trial_id or 0)
         log = folder.log_path(self._trial.last_attempt)
-        return log.read_bytes()[-_LAST_BYTES:].decode(errors="replace") if log.exists() else ""
+        return log.read_bytes()[-_LAST_BYTES:] if log.exists() else b""
 
     def clean_up(self) -> None:
         """Ends the trial, and deletes all records of it."""

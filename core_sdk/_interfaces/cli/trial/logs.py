@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import Annotated, cast
 
@@ -20,10 +19,9 @@ from core_sdk._home.logs.stream import LogReader
 from core_sdk._interfaces.cli._arguments import FollowOutput
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import TrialId
-from core_sdk._interfaces.render.text import HarmlessOutput
+from core_sdk._interfaces.render.output import output_writer
 from core_sdk.errors import CoreSDKError, NotRecordedError
 
-_STDOUT = 1
 _PAGE_LINES = 10_000
 
 
@@ -85,7 +83,7 @@ def logs(
         present = _last_lines(present, tail)
     if head is not None:
         present = _first_lines(present, head)
-    write = _writer()
+    write = output_writer()
     for content in present:
         write(content)
     if level is None and head is None and not as_json:
@@ -136,18 +134,6 @@ def _check_ranks(reader: LogReader, trial_id: int, chosen: Collection[int]) -> N
         if rank not in present:
             names = ", ".join(map(str, sorted(present))) or "none"
             raise CoreSDKError(f"rank {rank} of trial {trial_id} has written nothing. Ranks with output: {names}.")
-
-
-def _writer() -> Callable[[bytes], None]:
-    """Returns a function that writes to stdout: to a terminal only what cannot do anything to it."""
-    harmless = HarmlessOutput().feed if os.isatty(_STDOUT) else bytes
-
-    def write(content: bytes) -> None:
-        content = harmless(content)
-        while content:
-            content = content[os.write(_STDOUT, content) :]
-
-    return write
 
 
 def _last_lines(contents: Iterable[bytes], num_lines: int) -> Iterator[bytes]:
