@@ -198,7 +198,7 @@ def test_setup_commands_name_targets_and_extras_that_exist(name: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
     assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= targets
-    assert set(re.findall(r"core-sdk\[([a-z]+)\]", text)) <= set(extras)
+    assert set(re.findall(r'"(?:core-sdk|\.)\[([a-z]+)\]', text)) <= set(extras)
 
 
 @pytest.mark.parametrize("name", NAMES)
