@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from core_sdk.core import Context
 from core_sdk.errors import MissingDependencyError
 from core_sdk.integrations._reporting import Reporter
+from core_sdk.loop import _rng as rng
 
 try:
     from accelerate import Accelerator, PartialState
@@ -62,12 +65,15 @@ class CoreSDKTracker(GeneralTracker):
 def save_state(accelerator: Accelerator, core_context: Context, metadata: dict[str, Any]) -> str:
     """Stores the files of `accelerator.save_state()` as a checkpoint, and returns its storage id. Collective.
 
-    `metadata` must have `steps_completed`, and may have other values that a resume needs. Raises `ValueError`
-    unless all ranks of the Context train together.
+    `metadata` must have `steps_completed`, and may have other values that a resume needs. Random numbers that a hook of
+    the save draws do not change the training, nor what the checkpoint has of the generators. Raises `ValueError` unless
+    all ranks of the Context train together.
     """
     _check_world_size(core_context)
-    with core_context.checkpoint.store_path(metadata, shard=True) as (path, storage_id):
+    random = rng.capture()
+    with core_context.checkpoint.store_path(metadata, shard=True) as (path, storage_id), rng.kept():
         accelerator.save_state(str(path))
+        torch.save(random, path / _random_file(core_context))
     return storage_id
 
 
@@ -83,7 +89,14 @@ def load_state(accelerator: Accelerator, core_context: Context) -> dict[str, Any
         return None
     with core_context.checkpoint.restore_path(storage_id) as path:
         accelerator.load_state(str(path))
+        # Accelerate's own file has the generators as they were after the hooks of the save.
+        if (file := path / _random_file(core_context)).exists():
+            rng.restore(torch.load(file, weights_only=True))
     return core_context.checkpoint.get_metadata(storage_id)
+
+
+def _random_file(core_context: Context) -> str:
+    return f"core_sdk_random_{core_context.distributed.rank}.pt"
 
 
 def _check_world_size(core_context: Context) -> None:
