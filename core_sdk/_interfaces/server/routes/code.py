@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
+import io
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -23,6 +25,9 @@ from core_sdk.errors import CodeDamagedError
 
 _MAX_SHOWN_BYTES = 1 << 20
 _MAX_FILES = 10_000
+_MAX_BYTES = 256 << 20
+_MAX_MEMBERS = 20_000
+"""The part of an archive that the page reads. It holds whatever somebody has submitted."""
 _BLOCK_BYTES = 1 << 20
 
 
@@ -105,7 +110,7 @@ def code(shared: SharedView, experiment_id: Id) -> CodeAnswer:
     if sha256 is None:
         return CodeAnswer(None, [])
     with _opened(home, sha256) as archive:
-        files = [CodeFile(one.name, one.size) for one in archive if one.isfile()][:_MAX_FILES]
+        files = [CodeFile(one.name, one.size) for one in _members(archive) if one.isfile()][:_MAX_FILES]
     return CodeAnswer(sha256, files)
 
 
@@ -143,7 +148,7 @@ def code_file(shared: SharedView, experiment_id: Id, query: CodeFileQuery) -> Fi
     sha256 = _sha256(home, experiment_id)
     if sha256 is not None:
         with _opened(home, sha256) as archive:
-            for one in archive:
+            for one in _members(archive):
                 if one.name == query.name and one.isfile():
                     file = archive.extractfile(one)
                     content = b"" if file is None else file.read(_MAX_SHOWN_BYTES + 1)
@@ -162,21 +167,57 @@ def _digests(home: Home, sha256: str) -> dict[str, tuple[int | None, bytes]]:
     """Returns the size and the digest of each file."""
     found: dict[str, tuple[int | None, bytes]] = {}
     with _opened(home, sha256) as archive:
-        for one in archive:
-            if (file := archive.extractfile(one)) is not None:
-                digest = hashlib.sha256()
+        for one in _members(archive):
+            digest = hashlib.sha256(one.linkname.encode())  # what a link leads to may be anywhere
+            if one.isreg() and (file := archive.extractfile(one)) is not None:
                 while block := file.read(_BLOCK_BYTES):
                     digest.update(block)
+            if one.isreg() or one.issym():
                 found[one.name] = one.size, digest.digest()
     return found
 
 
+def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yields the members in their order. A file of holes, which takes no place in the archive, counts as it is long."""
+    size_bytes = 0
+    for number, one in enumerate(archive):
+        size_bytes += one.size
+        if number == _MAX_MEMBERS or size_bytes > _MAX_BYTES:
+            raise _too_large()
+        yield one
+
+
+class _BoundedStream(io.RawIOBase):
+    """A compressed file whose content may be very much larger than itself, of which only a part is read."""
+
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        self._stream = stream
+        self._left_bytes = _MAX_BYTES
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._stream.read(min(size, _BLOCK_BYTES))
+        self._left_bytes -= len(content)
+        if self._left_bytes < 0:
+            raise _too_large()
+        return content
+
+
+def _too_large() -> RequestError:
+    message = (
+        f"the code has more than {_MAX_BYTES >> 20} MiB or {_MAX_MEMBERS:,} files, which is more than the page reads"
+    )
+    return RequestError(413, "too_large", message, "`core-sdk experiment download-code ID` unpacks it.")
+
+
 @contextlib.contextmanager
 def _opened(home: Home, sha256: str) -> Iterator[tarfile.TarFile]:
-    """Opens the archive. Raises `CodeDamagedError`, also for damage that is found while it is read."""
+    """Opens the archive, to be read from its beginning.
+
+    Raises `CodeDamagedError`, also for damage that is found while it is read, and `RequestError` if it is too large.
+    """
     path = home.code_archive(sha256)
     try:
-        with tarfile.open(path) as archive:
+        with gzip.open(path) as stream, tarfile.open(fileobj=_BoundedStream(stream), mode="r|") as archive:
             yield archive
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise CodeDamagedError(path, f"cannot be read: {error}") from error
