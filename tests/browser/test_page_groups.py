@@ -124,6 +124,25 @@ def test_all_but_the_seed_makes_groups_whose_last_values_are_bars(seeds: Site, o
     expect(bars.locator(".error-bar")).to_have_count(2)
 
 
+def test_all_but_the_seed_leaves_the_names_of_other_projects_out(tmp_path: Path, open_view: OpenView) -> None:
+    """Trials are grouped by what varies within their experiment, and by the experiment if there are several."""
+    home = Home.create(tmp_path / "home")
+    write_seeds(home)
+    for seed in range(2):
+        record(new_trial(home, "other", seed=seed, width=8), report(1, "validation", loss=1.0))
+    with serving(home) as site:
+        page = open_view(site, "runs")
+        page.get_by_label("Group by", exact=True).select_option("all but seed")
+        wait_for_query(page, "group=experiment,lr")
+        expect(page.locator(".grid-group")).to_have_count(3)
+
+        page.goto(site.address('runs?where=experiment="seeds"'))
+        page.get_by_label("Group by", exact=True).select_option("all but seed")
+
+        wait_for_query(page, "group=lr")
+        expect(page.locator(".grid-group")).to_have_count(2)
+
+
 def test_two_hyperparameters_make_a_table_for_a_paper(seeds: Site, open_view: OpenView) -> None:
     """A table of two hyperparameters shows means and deviations and can be saved as LaTeX."""
     page = open_view(seeds, "experiments/1/hyperparameters?picture=pivot&hx=seed&hy=lr")

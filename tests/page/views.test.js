@@ -16,7 +16,7 @@ import { figuresOf, withGaps } from "../../core_sdk/_interfaces/server/page/view
 /** @import { ColumnAnswer, Curve } from "api" */
 
 /** @param {ColumnAnswer["kind"]} kind @param {string} name @returns {ColumnAnswer} */
-const column = (kind, name, num_trials = 1) => ({ kind, name, type: "number", num_trials, is_constant: false, title: "" });
+const column = (kind, name, num_trials = 1) => ({ kind, name, type: "number", num_trials, is_constant: false, varies: false, title: "" });
 
 /** @param {string} name @param {number[]} x @param {Partial<Curve>} [other] @returns {Curve} */
 const curve = (name, x, other) => ({

@@ -84,6 +84,8 @@ class Index(View):
         self._media = media or HomeMedia(home)
         self._on_progress = on_progress
         self._left_out: dict[Path, str] = {}
+        self._unread: list[int] = []
+        """The trials that the next part of a refresh begins with."""
         can_write = os.access(home.root, os.W_OK)
         self._database = Database(home.database if can_write else None)
 
@@ -113,7 +115,8 @@ class Index(View):
         return self._writing(partial(self._refresh, only_open=only_open))
 
     def refresh_part(self, within_s: float) -> bool:
-        return self._writing(partial(self._refresh, within_s=within_s)).is_whole
+        self._unread = self._writing(partial(self._refresh, within_s=within_s, trial_ids=self._unread)).unread
+        return not self._unread
 
     def left_out(self) -> list[str]:
         return [str(path.relative_to(self.home.root)) for path in self._left_out]
@@ -296,7 +299,7 @@ class Index(View):
         }
         gone = {trial_id for (trial_id, _), runs in is_running.items() if not runs}
         if len(gone) > 0 and self._ask(_refresh.have_changed, self.home, gone):
-            self._writing(partial(self._refresh, trial_ids=gone))
+            self._writing(partial(self._refresh, trial_ids=sorted(gone), is_told=False))
         return is_running
 
     def _writing(self, refresh: Callable[[], RefreshResult], problem: Exception | None = None) -> RefreshResult:
@@ -324,23 +327,27 @@ class Index(View):
         return error.filename is None or str(error.filename).startswith(str(self.home.database))
 
     def _refresh(
-        self, *, only_open: bool = False, within_s: float = math.inf, trial_ids: Collection[int] = ()
+        self,
+        *,
+        only_open: bool = False,
+        within_s: float = math.inf,
+        trial_ids: Sequence[int] = (),
+        is_told: bool = True,
     ) -> RefreshResult:
         """Indexes what is new, or what is new in these trials."""
         with self._database.connect() as connection:
             changes = (
-                _refresh.Changes([], sorted(trial_ids))
+                _refresh.Changes([], list(trial_ids))
                 if trial_ids
                 else _refresh.find_changes(connection, self.home, only_open=only_open)
             )
             if not changes:
                 self._left_out = {}
                 return RefreshResult()
-            progress = ReadingProgress(len(changes.trials), None if trial_ids else self._on_progress)
+            progress = ReadingProgress(len(changes.trials), self._on_progress if is_told else None)
             batch = IndexTransaction(connection, lambda: self._database.commit(connection), progress)
             result = _refresh.index_changes(self.home, changes, batch, within_s)
-        is_part = trial_ids or not result.is_whole
-        self._leave_out(self._left_out | result.left_out if is_part else result.left_out)
+        self._leave_out(self._left_out | result.left_out if trial_ids or result.unread else result.left_out)
         return result
 
     def _leave_out(self, left_out: dict[Path, str]) -> None:

@@ -69,7 +69,7 @@ def index_changes(home: Home, changes: Changes, batch: IndexTransaction, within_
         batch.progress.read_trials(num_read)
         if time.monotonic() > deadline:
             break
-    batch.result.is_whole = num_read == len(changes.trials)
+    batch.result.unread = changes.trials[num_read:]
     return batch.finish()
 
 

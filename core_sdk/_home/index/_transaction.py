@@ -25,8 +25,8 @@ class RefreshResult:
 
     num_trials: int = 0
     """The number of trials that had changed."""
-    is_whole: bool = True
-    """Whether everything that had changed was read."""
+    unread: list[int] = field(default_factory=list)
+    """The trials that had changed, and that there was no time to read."""
     num_points: int = 0
     num_bad_lines: int = 0
     left_out: dict[Path, str] = field(default_factory=dict)

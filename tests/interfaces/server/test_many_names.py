@@ -112,3 +112,39 @@ def test_the_curves_of_a_hundred_trials_are_found_again(home: Home, asked: Count
     visitor.close()
 
     assert (first, again, afterwards) == (300, 0, 3)
+
+
+def test_columns_are_those_of_the_trials_that_fit(visitor: Visitor, home: Home) -> None:
+    """Names keep the meaning that they have among all; columns that are named are answered in any case."""
+    for lr in (0.5, 0.25):
+        record(new_trial(home, "other", lr=lr, width=8, depth=3), report(1, "test", score=lr))
+
+    def names(**query: object) -> list[str]:
+        found = visitor.question("/columns", **query)["columns"]
+        return [one["name"] for one in found if one["kind"] != "field"]
+
+    listed = names(where="experiment=other")
+    by_text = names(containing="depth")
+    named = names(where="experiment=other", names=["training.loss"])
+    nothing = names(where="lr>100")
+
+    assert sorted(listed) == ["depth", "lr", "test.score", "width"]
+    assert sorted(by_text) == sorted(listed)
+    assert sorted(named) == sorted([*listed, "training.loss"])
+    assert sorted(nothing) == sorted(names())
+    assert visitor.get("/api/v1/columns?where=lr>").problem == "bad_condition"
+
+
+def test_a_hyperparameter_varies_if_trials_of_one_experiment_differ(home: Home) -> None:
+    """Not if only experiments differ in it, or only one has it."""
+    for seed in (1, 2):
+        new_trial(home, "narrow", width=8, seed=seed, lr=0.1)
+        new_trial(home, "wide", width=64, seed=7, depth=3, **({"warmup": 5} if seed == 1 else {}))
+    visitor = Visitor(home)
+
+    answer = visitor.question("/columns")
+    visitor.close()
+
+    varying = {one["name"] for one in answer["columns"] if one["varies"]}
+    assert varying == {"seed", "warmup"}
+    assert answer["num_experiments"] == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
@@ -44,6 +44,8 @@ class ColumnAnswer(msgspec.Struct, frozen=True):
     """The number of trials that have a value."""
     is_constant: bool = False
     """Whether a hyperparameter has the same value in all trials."""
+    varies: bool = False
+    """Whether a hyperparameter differs between trials of one experiment."""
     title: str = ""
     """The title of a field; empty for other columns, which are shown under their names."""
 
@@ -59,6 +61,12 @@ class ColumnsQuery(Query, frozen=True):
     """The experiment whose trials are described; by default all are."""
     trials: TrialIds = ()
     """The only trials that are described."""
+    where: Text = ""
+    """A condition on the trials that are described. If none fits, all are."""
+    containing: Text = ""
+    """Text in the trials that are described, as `search` of `/runs`."""
+    archived: bool = True
+    """Whether to describe also trials that are archived, or whose experiment is."""
     search: Text = ""
     """Text in the name of a hyperparameter or a metric, in upper or lower case."""
     names: Names = ()
@@ -79,6 +87,8 @@ class ColumnsAnswer(msgspec.Struct, frozen=True):
     """The number of hyperparameters and metrics in all pages."""
     next: int | None
     """The cursor of the next page; null on the last."""
+    num_experiments: int
+    """The number of experiments to which the trials belong."""
     best_by: str | None = None
     """min.METRIC or max.METRIC, if the searchers of the experiments agree by what a trial is the best one."""
 
@@ -119,19 +129,24 @@ class RunsAnswer(msgspec.Struct, frozen=True):
 
 def columns(shared: SharedView, query: ColumnsQuery) -> ColumnsAnswer:
     """Returns the columns that the table can have: fields, and the hyperparameters and metrics that trials have."""
-    snapshot, of = shared.snapshot(), query.experiment
-    if query.trials:
-        found = shared.chosen_trials(query.trials)
-        known = _columns_of(found)
-        experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
-    else:
-        found = list(snapshot.trials.values()) if of is None else snapshot.trials_of(of)
-        known = snapshot.remember(f"columns {of}", lambda: _columns_of(found))
-        experiment_ids = dict.fromkeys(snapshot.experiments if of is None else [of])
+    snapshot = shared.snapshot()
+    everything = _in_question(shared, snapshot, query)
+    found = _fitting(snapshot, everything, query.where, query.containing) or everything
+
+    def of_everything() -> tuple[dict[str, str], list[ColumnAnswer]]:
+        shown = titles(everything)
+        return shown, _columns_of(everything, shown)
+
+    key = f"columns {query.experiment} {query.archived}"
+    shown, of_all = of_everything() if query.trials else snapshot.remember(key, of_everything)
+    known = of_all if len(found) == len(everything) else _columns_of(found, shown)
+    experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
     text, names = query.search.casefold(), set(map(without_figure, query.names))
     fitting = [one for one in known if text in one.name.casefold()] if text else known
     page, cursor = page_of(fitting, query.cursor, query.limit)
-    page = list(dict.fromkeys((*page, *(one for one in known if one.name in names)))) if names else page
+    if names:
+        named = {one.name: one for of in (of_all, known) for one in of if one.name in names}
+        page = list({one.name: one for one in (*page, *named.values())}.values())
     labels = Counter(label for one in found for label in one.row.labels)
     metric = common_metric(found, map(shared.searcher_metric, experiment_ids))
     return ColumnsAnswer(
@@ -142,16 +157,17 @@ def columns(shared: SharedView, query: ColumnsQuery) -> ColumnsAnswer:
         labels=sorted(label for label, _ in labels.most_common(MOST_LABELS)),
         num_found=len(fitting),
         next=cursor,
+        num_experiments=len(experiment_ids),
         best_by=metric.best_name if metric else None,
     )
 
 
-def _columns_of(found: Sequence[Facts]) -> list[ColumnAnswer]:
-    """Returns all hyperparameters and metrics, one of each after the other, so that each page has both."""
-    shown = titles(found)
+def _columns_of(found: Sequence[Facts], shown: Mapping[str, str]) -> list[ColumnAnswer]:
+    """Returns all hyperparameters and metrics by their titles, one of each after the other: each page has both."""
     hparams = ([(shown[f"hparams.{name}"], value) for name, value in one.hparams.items()] for one in found)
     metrics = (_metrics(one) for one in found)
-    of_kinds = (_columns("hyperparameter", hparams), _columns("metric", metrics))
+    experiment_ids = [one.row.experiment_id for one in found]
+    of_kinds = (_columns("hyperparameter", hparams, experiment_ids), _columns("metric", metrics))
     for columns in of_kinds:
         columns.sort(key=lambda column: (column.is_constant, -column.num_trials))
     return [column for both in zip_longest(*of_kinds) for column in both if column is not None]
@@ -161,23 +177,42 @@ def _metrics(one: Facts) -> Iterator[tuple[str, Any]]:
     return ((f"{group}.{name}", value) for group, metrics in one.metrics.items() for name, value in metrics.items())
 
 
-def _columns(kind: Kind, values: Iterable[Iterable[tuple[str, Any]]]) -> list[ColumnAnswer]:
+def _columns(
+    kind: Kind, values: Iterable[Iterable[tuple[str, Any]]], experiment_ids: Sequence[int] = ()
+) -> list[ColumnAnswer]:
+    """Returns the columns of the values of all trials. With the experiments of the trials it says what varies there."""
     types: dict[str, dict[str, None]] = {}
     counts: dict[str, int] = {}
     firsts: dict[str, Any] = {}
     differing: set[str] = set()
+    in_experiments: dict[tuple[int, str], list[Any]] = {}
     num_trials = 0
-    for of_trial in values:
+    for of_trial, experiment_id in zip_longest(values, experiment_ids):
         num_trials += 1
         for name, value in of_trial:
+            if experiment_id is not None:
+                in_experiments.setdefault((experiment_id, name), []).append(value)
             types.setdefault(name, {})[_type(value)] = None
             counts[name] = counts.get(name, 0) + 1
             if firsts.setdefault(name, value) != value:
                 differing.add(name)
+    sizes = Counter(experiment_ids)
+    varying = {
+        name
+        for (experiment_id, name), found in in_experiments.items()
+        if len(found) < sizes[experiment_id] or any(value != found[0] for value in found)
+    }
     constant = {name for name, count in counts.items() if count == num_trials} - differing
     return [
-        ColumnAnswer(name, kind, next(iter(found)) if len(found) == 1 else "mixed", counts[name], name in constant)
-        for name, found in types.items()
+        ColumnAnswer(
+            name,
+            kind,
+            next(iter(kinds)) if len(kinds) == 1 else "mixed",
+            counts[name],
+            name in constant,
+            name in varying,
+        )
+        for name, kinds in types.items()
     ]
 
 
@@ -195,12 +230,9 @@ def _type(value: Any) -> str:
 
 def runs(shared: SharedView, query: RunsQuery) -> RunsAnswer:
     """Returns the trials of all experiments, or of one, as a table."""
-    condition = parse_condition(query.where) if query.where else None
     snapshot = shared.snapshot()
     everything = list(snapshot.trials.values())
-    found = shared.chosen_trials(query.trials) if query.trials else _in_question(snapshot, query)
-    if condition is not None:
-        condition.check(lambda name: _problem_with(name, found, everything), lambda name: field_of(name, found))
+    found = _in_question(shared, snapshot, query)
     metrics = snapshot.remember("metrics", lambda: {name for one in everything for name, _ in _metrics(one)})
     # A column of a metric has the name group.name, which a hyperparameter's column never has.
     columns = {name: f"metrics.{name}" if without_figure(name) in metrics else name for name in query.columns}
@@ -209,11 +241,7 @@ def runs(shared: SharedView, query: RunsQuery) -> RunsAnswer:
     for name in (*columns.values(), *([sort] if sort else [])):
         if name not in _FIELDS and (problem := _problem_with(name, found, everything)):
             raise RequestError(400, "unknown_column", problem)
-    if condition is not None:
-        found = [one for one in found if condition.holds(one.value)]
-    if text := query.search.casefold():
-        texts = snapshot.remember("texts", lambda: {one.row.trial_id: _searched(one) for one in everything})
-        found = [one for one in found if text in texts[one.row.trial_id]]
+    found = _fitting(snapshot, found, query.where, query.search)
     if sort:
         found = in_order(found, f"-{sort}" if query.sort.startswith("-") else sort)
     page, cursor = page_of(found, query.cursor, query.limit)
@@ -239,15 +267,32 @@ def _problem_with(name: str, found: Sequence[Facts], everything: Sequence[Facts]
     return "" if is_known_elsewhere_only else problem_with(name, found or everything)
 
 
-def _in_question(snapshot: Snapshot, query: RunsQuery) -> list[Facts]:
-    """Returns the trials of the experiment or of all. By default it leaves out archived trials, and trials of
-    archived experiments, except for an experiment that is asked for.
+def _in_question(shared: SharedView, snapshot: Snapshot, query: RunsQuery | ColumnsQuery) -> list[Facts]:
+    """Returns the chosen trials, or those of the experiment, or all.
+
+    Unless they were chosen, archived trials may be left out, and trials of archived experiments, except for an
+    experiment that is asked for.
     """
+    if query.trials:
+        return shared.chosen_trials(query.trials)
     trials = list(snapshot.trials.values()) if query.experiment is None else snapshot.trials_of(query.experiment)
     if query.archived:
         return trials
     hidden = {row.experiment_id for row in snapshot.experiments.values() if row.is_archived} - {query.experiment}
     return [one for one in trials if not one.row.is_archived and one.row.experiment_id not in hidden]
+
+
+def _fitting(snapshot: Snapshot, found: list[Facts], where: str, text: str) -> list[Facts]:
+    """Returns the trials that meet a condition and contain a text. Raises `ConditionError`."""
+    everything = list(snapshot.trials.values())
+    if where:
+        condition = parse_condition(where)
+        condition.check(lambda name: _problem_with(name, found, everything), lambda name: field_of(name, found))
+        found = [one for one in found if condition.holds(one.value)]
+    if text := text.casefold():
+        texts = snapshot.remember("texts", lambda: {one.row.trial_id: _searched(one) for one in everything})
+        found = [one for one in found if text in texts[one.row.trial_id]]
+    return found
 
 
 def _searched(one: Facts) -> str:

@@ -34,18 +34,20 @@ export function useGroupSettings() {
 /** The setting that draws groups as bars of their last values. */
 export const useFinals = () => useSetting("finals");
 
-/** The choice that stands for several names; no name of a column is empty behind a dot. */
+/** The choice that stands for several names: the hyperparameters that vary within an experiment, and the experiment; no name of a column is empty behind a dot. */
 const ALL_BUT_SEED = "hparams.";
 
 /**
  * The names of groups: a list of the others, and a button for each that is chosen.
- * @param {{names: [string, string][], searched: string[]}} props `searched` are the hyperparameters that differ.
+ * @param {{names: [string, string][], varied: string[], numExperiments: number}} props `varied` are the hyperparameters that
+ *   differ between trials of one experiment.
  */
-export function GroupChoice({ names, searched }) {
+export function GroupChoice({ names, varied, numExperiments }) {
   const [chosen, setChosen] = useGroupNames();
   const rest = names.filter(([name]) => !chosen.includes(name));
-  const others = searched.filter((name) => !/(^|[._])seed$/i.test(name));
-  const hasSeed = 0 < others.length && others.length < searched.length;
+  const settings = varied.filter((name) => !/(^|[._])seed$/i.test(name));
+  const others = [...(numExperiments > 1 ? ["experiment"] : []), ...settings];
+  const hasSeed = others.length > 0 && settings.length < varied.length;
   const choose = (/** @type {string} */ name) => name && setChosen(name === ALL_BUT_SEED ? others : [...chosen, name]);
   return html`
     <${Select} label="Group by" values=${[["", chosen.length ? "and …" : "nothing"], ...(hasSeed ? [[ALL_BUT_SEED, "all but seed"]] : []), ...rest]} value="" onChange=${choose} />

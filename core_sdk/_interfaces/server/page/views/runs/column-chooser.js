@@ -12,7 +12,7 @@ import { allColumns } from "./columns.js";
 /**
  * @param {object} props
  * @param {Map<string, Column<Run>>} props.all
- * @param {{experiment?: number, trials?: number[]}} props.described The trials whose columns these are.
+ * @param {import("api").QueryOf<readonly ["columns"]>} props.described The trials whose columns these are.
  * @param {boolean} props.hasMore Whether they have further columns, which only a search finds.
  * @param {string[]} props.chosen
  * @param {string[]} props.standard

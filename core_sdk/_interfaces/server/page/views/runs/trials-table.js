@@ -59,10 +59,11 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
   const [folded, setFolded] = useState(/** @type {Set<string>} */ (new Set()));
   const [isChoosingColumns, setIsChoosingColumns] = useState(false);
 
-  const described = { experiment, trials: members };
+  const condition = withHidden(where, hidden);
+  const described = { experiment, trials: members, where: condition, containing: search, archived: archived !== "" };
   const columnsAnswer = useAnswer(address(["columns"], { ...described, names: wanted }), {
     follows: ({ trials }) => trials.length > 0,
-    about: `columns ${JSON.stringify(described)}`,
+    about: `columns ${JSON.stringify([experiment, members])}`,
   });
   const known = columnsAnswer.value?.columns;
   const all = useMemo(() => allColumns(known ?? []), [known]);
@@ -70,10 +71,7 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
     () => standardColumns(known ?? [], isNarrow).filter((name) => !experiment || name !== "experiment"),
     [known, experiment, isNarrow],
   );
-  const searched = useMemo(
-    () => (known ?? []).filter(({ kind, is_constant: isConstant }) => kind === "hyperparameter" && !isConstant).map(({ name }) => name),
-    [known],
-  );
+  const varied = useMemo(() => (known ?? []).filter((column) => column.varies).map(({ name }) => name), [known]);
   const columnsOfMetrics = useMemo(() => metricColumns(known ?? []), [known]);
   const names = (wanted.length ? wanted : standard).filter((name) => all.has(name));
   const columns = names.map((name) => /** @type {Column<Run>} */ (all.get(name)));
@@ -86,7 +84,7 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
   const question = known && {
     experiment,
     trials: members,
-    where: withHidden(where, hidden),
+    where: condition,
     search,
     sort,
     archived: archived !== "",
@@ -149,7 +147,7 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
     { label: "Save the table as CSV", onSelect: () => saveTable().catch(sayFailure) },
   ];
   const nameOf = (/** @type {string} */ name) => all.get(name)?.title;
-  const groupChoice = html`<${GroupChoice} names=${(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, nameOf(name)])} searched=${searched} />`;
+  const groupChoice = html`<${GroupChoice} names=${(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, nameOf(name)])} varied=${varied} numExperiments=${columnsAnswer.value?.num_experiments ?? 0} />`;
   const error = trials.error ?? columnsAnswer.error;
   return html`
     <div class=${`toolbar ${hasCharts ? "shared" : ""}`}>
