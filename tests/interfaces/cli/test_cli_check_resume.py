@@ -24,4 +24,4 @@ def test_the_command_tells_as_text_or_json_how_a_training_goes_on(cli: Cli) -> N
     assert text.output.endswith("It does not go on exactly.\n")
     assert json.loads(as_json.output)["moments"][0]["verdict"] == "differs"
     assert refused.status == 2
-    assert "'end' is no moment" in refused.output
+    assert "'end' is no moment" in refused.errors
