@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 from itertools import chain
@@ -10,7 +11,16 @@ from typing import Any
 
 import msgspec
 
-from core_sdk._ground.records import FORMAT, AttemptStarted, CheckpointStored, Record, Report, Source, TrialRecord
+from core_sdk._ground.records import (
+    FORMAT,
+    AttemptStarted,
+    CheckpointStored,
+    Metric,
+    Record,
+    Report,
+    Source,
+    TrialRecord,
+)
 from core_sdk._home import Home, TrialFolder
 from core_sdk._home.index import Index
 from core_sdk._home.journal import encode_line
@@ -97,11 +107,12 @@ def everything(index: Index) -> str:
         for figures in chain.from_iterable(names.values() for names in summary.values()):
             figures["mean"] = figures["mean"] and float(f"{figures['mean']:.12g}")  # it is added up block by block
         told.append(sorted((group, sorted(names.items())) for group, names in summary.items()))
-        assert extremes_told(index, trial.trial_id) == {
-            (group, name, figures["min"], figures["max"])
-            for group, names in summary.items()
-            for name, figures in names.items()
-        }
+        extremes = extremes_told(index, trial.trial_id)
+        assert extremes.keys() == {(group, name) for group, names in summary.items() for name in names}
+        for (group, name), extreme in extremes.items():
+            # Those of the summary may be infinite.
+            for value, found in zip(extreme, map(summary[group][name].get, ("min", "max")), strict=True):
+                assert value == found or (found is not None and math.isinf(found))
     return "\n".join(map(repr, told))
 
 
@@ -113,10 +124,14 @@ def _in_order(row: ReportRow | CheckpointRow) -> ReportRow | CheckpointRow:
     return dataclasses.replace(row, metrics=metrics)
 
 
-def extremes_told(index: Index, trial_id: int) -> set[tuple[object, ...]]:
-    """Returns group, metric, minimum and maximum as the index stores them, without a look at the points."""
+def extremes_told(index: Index, trial_id: int) -> dict[tuple[str, str], tuple[Metric | None, Metric | None]]:
+    """Returns the finite extremes of each metric as the index stores them, without a look at the points."""
     told = index.figures([trial_id]).get(trial_id, {})
-    return {(group, name, *figures[1:]) for group, names in told.items() for name, figures in names.items()}
+    return {
+        (group, name): (figures.minimum, figures.maximum)
+        for group, names in told.items()
+        for name, figures in names.items()
+    }
 
 
 def rebuilt(home: Home) -> str:
