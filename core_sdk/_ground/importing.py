@@ -58,7 +58,9 @@ _STANDARD_LIBRARY = os.__file__.removesuffix("os.py")
 def file_of(module: ModuleType) -> str | None:
     """Returns the file from which a module was imported; None for one that has none."""
     # Not by getattr, which would load a module that is loaded lazily.
-    file = object.__getattribute__(module, "__dict__").get("__file__") if isinstance(module, ModuleType) else None
+    # Nor by isinstance: a library of cffi says that it is a module, and has no `__dict__`.
+    is_module = issubclass(type(module), ModuleType)
+    file = object.__getattribute__(module, "__dict__").get("__file__") if is_module else None
     # Some modules have a made-up name there.
     return file if isinstance(file, str) and file.startswith(os.sep) else None
 

@@ -8,10 +8,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from core_sdk import import_from_path
+from core_sdk._ground.importing import file_of
 
 
 @pytest.fixture(autouse=True)
@@ -257,3 +260,19 @@ def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
     """A path that is no directory is refused."""
     with pytest.raises(NotADirectoryError, match="missing"), import_from_path(tmp_path / "missing"):
         pass
+
+
+class _Pretender:
+    """Says that it is a module, and has no `__dict__`, as a library of cffi among the imported modules."""
+
+    __slots__ = ()
+    __class__ = ModuleType  # type: ignore[assignment]
+
+
+def test_what_only_says_that_it_is_a_module_has_no_file() -> None:
+    """The file of a module is told, and nothing else among the imported modules is taken for one."""
+    pretender: Any = _Pretender()
+
+    assert isinstance(pretender, ModuleType)
+    assert file_of(pretender) is None
+    assert file_of(importlib) == importlib.__file__

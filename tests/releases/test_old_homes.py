@@ -74,5 +74,5 @@ def test_a_home_of_a_later_format_is_refused(old_home: Home) -> None:
     """A version that does not know a home's format says so, and which one it knows."""
     (old_home.root / "home.json").write_bytes(encode_file(HomeRecord(format=FORMAT + 1, sdk_version="9.0")))
 
-    with pytest.raises(HomeTooNewError, match=rf"has format {FORMAT + 1}; .* knows formats up to {FORMAT}\. Upgrade"):
+    with pytest.raises(HomeTooNewError, match=rf"has format {FORMAT + 1}; .* up to {FORMAT}\. Install a newer"):
         client.get_trial(1)
