@@ -21,15 +21,15 @@ def test_figures_have_names_and_units(site: Site, open_view: OpenView) -> None:
 
 
 def test_a_metric_of_the_trial_is_beside_them(site: Site, open_view: OpenView) -> None:
-    """A chosen metric of the trial is shown with the figures."""
+    """A metric of the trial, a validation's first, or the chosen one, is shown with the figures."""
     page = open_view(site, "trials/25/system")
-    expect(page.get_by_role("img", name=re.compile("^Chart of training.loss"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Chart of validation."))).to_be_visible()
 
     page.get_by_label("Beside").select_option("training.grad_norm")
     expect(page.get_by_role("img", name=re.compile("^Chart of training.grad_norm"))).to_be_visible()
     page.get_by_label("Beside").select_option("none")
 
-    expect(page.get_by_role("img", name=re.compile("^Chart of training"))).to_have_count(0)
+    expect(page.get_by_role("img", name=re.compile("^Chart of (training|validation)"))).to_have_count(0)
 
 
 def test_all_charts_zoom_together_by_keys(site: Site, open_view: OpenView) -> None:

@@ -31,7 +31,7 @@ from core_sdk.errors import ExperimentError
         "e list-checkpoints 1",
         "e lc 1",
         "c ls",
-        "m status",
+        "m list",
         "job list",
         "job ls",
         "e describe 1,2",
