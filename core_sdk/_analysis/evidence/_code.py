@@ -1,4 +1,4 @@
-"""What was changed in the code of a variation: the sources that its training had, compared with its parent's."""
+"""Compares the sources that the training of a variation had with its parent's."""
 
 from __future__ import annotations
 

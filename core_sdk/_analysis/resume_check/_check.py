@@ -31,7 +31,7 @@ _NUM_REPORTS = 200
 
 @dataclass(frozen=True)
 class MomentResult:
-    """How the training went on after it was disturbed at one moment."""
+    """The result of disturbing the training at one moment."""
 
     name: str
     moment: str
@@ -42,11 +42,11 @@ class MomentResult:
     """The verdict in words, with the first values that differ."""
     differences: tuple[Difference, ...] = ()
     causes: tuple[str, ...] = ()
-    """What the resumed training has forgotten, as far as its first steps show it."""
+    """The parts that the resumed training has forgotten, as far as its first steps show them."""
     save_s: float | None = None
-    """From the stop to the end of the save that it causes, in seconds."""
+    """The time from the stop to the end of the save that it causes, in seconds."""
     first_report_s: float | None = None
-    """From `init()` of the resumed attempt to its first report, in seconds."""
+    """The time from `init()` of the resumed attempt to its first report, in seconds."""
     steps_lost: int | None = None
     """The steps that were trained twice."""
 

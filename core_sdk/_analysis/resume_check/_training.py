@@ -30,7 +30,7 @@ PAUSED = 75
 
 @dataclass(frozen=True)
 class AttemptFacts:
-    """What is known of one attempt. Times are in seconds."""
+    """The facts of one attempt that are compared. Times are in seconds."""
 
     status: int | None
     """The exit status; None if its time was over."""
