@@ -400,10 +400,10 @@ def test_each_rank_is_shown_when_it_is_asked_for(tmp_path: Path, open_view: Open
         page.get_by_label("Rank", exact=True).select_option("all")
         expect(values).to_have_count(3)
         of_all = values.all_inner_texts()
-        expect(titles).to_have_text(["training.loss", "validation.accuracy, rank 1"])
+        expect(titles).to_have_text(["validation.accuracy, rank 1", "training.loss"])
 
-    assert ["0.25" in shown[0], "0.75" in shown[1], "0.25" in of_0[0]] == [True] * 3
-    assert ["rank 0" in of_all[0], "rank 1" in of_all[1], "5" in of_all[1], "0.75" in of_all[2]] == [True] * 4
+    assert ["0.75" in shown[0], "0.25" in shown[1], "0.25" in of_0[0]] == [True] * 3
+    assert ["0.75" in of_all[0], "rank 0" in of_all[1], "rank 1" in of_all[2], "5" in of_all[2]] == [True] * 4
 
 
 def test_a_single_point_is_a_dot_also_in_a_saved_picture(tmp_path: Path, open_view: OpenView) -> None:
