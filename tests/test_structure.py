@@ -174,11 +174,14 @@ def test_one_module_decodes_to_types() -> None:
 _FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_fields", "_make", "_repr_html_"} | {
     "_bucket_metadata_cache",  # google-cloud-storage, as the next one
     "_http",
-    "_distributed",  # datasets
+    "_distributed",  # datasets, as the next one
+    "_fingerprint",
     "_combined_loader",  # lightning, as the next ones
     "_data_fetcher",
     "_restarting",
     "_results",
+    "_save_checkpoint",  # transformers, as the next one
+    "_save_rng_state",
     "_call_impl",  # torch, as the next ones
     "_compiled_call_impl",
     "_maybe_wrap_command_args_with_numa_binding",

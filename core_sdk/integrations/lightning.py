@@ -31,6 +31,7 @@ from core_sdk.integrations._lightning_state import (
 )
 from core_sdk.integrations._reporting import Reporter
 from core_sdk.integrations._resuming import LatestCheckpoint
+from core_sdk.loop import _rng as rng
 
 try:
     from lightning import pytorch as framework
@@ -100,6 +101,8 @@ class CoreSDKCallback(framework.Callback):
             version = f"trial-{self._core_context.info.trial.trial_id}"
             trainer.loggers = [*trainer.loggers, _Logger(trainer, self, version)]
             call_between_batches(trainer, self)
+            # A stop saves once more, so the random draws of a save must not change the training.
+            setattr(trainer, "save_checkpoint", rng.kept()(trainer.save_checkpoint))  # noqa: B010 - as below
             if self._copies is not None:
                 _follow_removals(trainer, self._copies)
 

@@ -21,8 +21,10 @@ from core_sdk.integrations._reporting import Reporter
 from core_sdk.integrations._resuming import LatestCheckpoint
 
 try:
-    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers import TrainerControl, TrainerState, TrainingArguments
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, IntervalStrategy, SaveStrategy
+
+    from core_sdk.integrations._transformers_saves import CallbackOfSaves
 except ImportError as error:
     raise MissingDependencyError("Transformers", "transformers", "core_sdk.integrations.transformers") from error
 
@@ -42,7 +44,7 @@ _NOT_HPARAMS = {
 logger = logging.getLogger("core_sdk.integrations")
 
 
-class CoreSDKCallback(TrainerCallback):
+class CoreSDKCallback(CallbackOfSaves):
     """Reports what the Trainer logs, stores what it saves, and makes it save and end when the training should stop.
 
     A stop ends the epoch after the current step. An evaluation that is due comes first, since the best model and early

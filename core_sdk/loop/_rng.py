@@ -105,7 +105,7 @@ def restore(state: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def seeded(*parts: int | str) -> Iterator[None]:
     """Seeds the generators by `parts` for a block, and restores their state at the end of the block."""
-    with kept():
+    with kept(all_devices=False):
         seed = key(*parts)
         seed_cpu(seed)
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -114,16 +114,13 @@ def seeded(*parts: int | str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
-    """Restores the generators, including the current CUDA device's, after a block that may seed or use them."""
-    state = CPUState()
-    cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
+def kept(*, all_devices: bool = True) -> Iterator[None]:
+    """Restores the generators after a block that may seed or use them: also CUDA's, or that of the current device."""
+    state = GeneratorStates(all_devices=all_devices)
     try:
         yield
     finally:
         state.restore()
-        if cuda is not None:
-            torch.cuda.set_rng_state(cuda)
 
 
 class GeneratorState:
@@ -177,6 +174,27 @@ class CPUState:
     def restore(self) -> None:
         for _, state in self._states:
             state.restore()
+
+
+class GeneratorStates:
+    """The state of the global generators on the CPU and on CUDA devices: on all, or the current one. As `CPUState`."""
+
+    def __init__(self, *, all_devices: bool = True) -> None:
+        self._cpu = CPUState()
+        self._cuda: dict[int, torch.Tensor] = {}
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            devices = range(torch.cuda.device_count()) if all_devices else [torch.cuda.current_device()]
+            self._cuda = {device: torch.cuda.get_rng_state(device) for device in devices}
+
+    def is_current(self) -> bool:
+        """Returns whether nothing has been drawn or seeded since."""
+        cuda = self._cuda.items()
+        return not self._cpu.changed() and all(state.equal(torch.cuda.get_rng_state(device)) for device, state in cuda)
+
+    def restore(self) -> None:
+        self._cpu.restore()
+        for device, state in self._cuda.items():
+            torch.cuda.set_rng_state(state, device)
 
 
 def _seed_torch(seed: int) -> None:

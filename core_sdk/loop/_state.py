@@ -76,12 +76,25 @@ class State:
 
         Save between two steps: a batch that a loader has given counts as trained on. `steps_completed` is by default
         the number of the first loader's batches. `write` is called on the chief with the directory of the checkpoint,
-        to add files; its random draws do not change the training. With `wait=False` the call only copies the state in
-        host memory; all else is done in the background, as by `store_path()`. The memory is kept for the next save.
+        to add files. What it or a `state_dict()` draws at random does not change the training. With `wait=False` the
+        call only copies the state in host memory; all else is done in the background, as by `store_path()`. The memory
+        is kept for the next save.
 
         Raises `TypeError`, which names the place of a value that could not be loaded again.
         """
         steps = self._num_batches() if steps_completed is None else steps_completed
+        with rng.kept():
+            return self._save(core_context, steps, metadata or {}, wait=wait, write=write)
+
+    def _save(
+        self,
+        core_context: Context,
+        steps_completed: int,
+        metadata: Mapping[str, Any],
+        *,
+        wait: bool,
+        write: Callable[[Path], object] | None,
+    ) -> str:
         content = self.state_dict(core_context)
         is_sharded = holds_sharded_tensors(content["objects"])
         is_chief = core_context.distributed.is_chief
@@ -93,11 +106,10 @@ class State:
                 content["objects"], shards = self._saver.take_out(content["objects"], channel)
             files = {STATE_FILE: plain_content(content)} if is_chief else {}
             if is_chief and write is not None:
-                with rng.kept():
-                    write(directory)
+                write(directory)
             return files, shards
 
-        all_metadata = {"steps_completed": steps, **(metadata or {})} if is_chief else {}
+        all_metadata = {"steps_completed": steps_completed, **metadata} if is_chief else {}
         return self._saver.save(core_context, all_metadata, hold, shard=is_sharded, wait=wait)
 
     def restore(

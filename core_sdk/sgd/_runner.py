@@ -219,8 +219,9 @@ class Runner:
         The copy is valid until the next one is made.
         """
         if self.rank == 0:
-            content = {**self._state.state_dict(), "trial_id": self._creators.trial_id}
-            self._held = self._host_memory.copy(plain_content(content))
+            with rng.kept():
+                content = {**self._state.state_dict(), "trial_id": self._creators.trial_id}
+                self._held = self._host_memory.copy(plain_content(content))
         return rng.capture()
 
     def held_state(self, random_states: Sequence[Mapping[str, Any]]) -> bytes:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from core_sdk.integrations.lightning import framework
+from core_sdk.loop import _rng as rng
 from core_sdk.train import collective
 from core_sdk.train._checkpoint import Checkpoint
 from core_sdk.train._functions import get_context, report
@@ -113,7 +114,8 @@ class RayTrainReportCallback(framework.Callback):  # type: ignore[misc]
         directory = Path(collective.broadcast_from_rank_zero(tempfile.mkdtemp(prefix="lightning-")))
         directory.mkdir(exist_ok=True)
         try:
-            trainer.save_checkpoint(directory / self.CHECKPOINT_NAME, weights_only=False)
+            with rng.kept():  # hooks of a save may draw
+                trainer.save_checkpoint(directory / self.CHECKPOINT_NAME, weights_only=False)
             report(metrics, checkpoint=Checkpoint.from_directory(directory))
         finally:
             if get_context().get_local_rank() == 0:

@@ -34,18 +34,18 @@ def compare(name: str, train: Train, stops: Iterable[int | Sequence[int]]) -> No
 
     `name` names the configuration. A sequence of stops is one training, which is resumed and stopped again.
     """
-    expected, _ = _run(train, f"{name} undisturbed", [])
+    expected, _ = run(train, f"{name} undisturbed", [])
     differences, num_stopped = [], 0
     for stop in stops:
         series = [stop] if isinstance(stop, int) else [*stop]
-        found, num_attempts = _run(train, f"{name} stopped after {series}", series)
-        differences += [f"{name}, stopped after {series}: {each}" for each in _differences(expected, found)]
+        found, num_attempts = run(train, f"{name} stopped after {series}", series)
+        differences += [f"{name}, stopped after {series}: {each}" for each in differences_of(expected, found)]
         num_stopped += num_attempts - 1
     assert not differences, "\n".join(differences)
     assert num_stopped, f"{name}: no training was stopped"
 
 
-def _run(train: Train, job_id: str, stops: list[int]) -> tuple[dict[str, Any], int]:
+def run(train: Train, job_id: str, stops: list[int]) -> tuple[dict[str, Any], int]:
     """Trains as often as it is stopped. Returns the results, with the reports, and the number of attempts."""
     with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
         for stop_at in [*stops, None]:
@@ -68,14 +68,14 @@ def _reports(trial: client.Trial) -> dict[str, float]:
     }
 
 
-def _differences(expected: Any, found: Any, place: str = "") -> Iterator[str]:
+def differences_of(expected: Any, found: Any, place: str = "") -> Iterator[str]:
     """Yields the places at which two values differ, in any bit."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for key in expected.keys() | found.keys():
-            yield from _differences(expected.get(key), found.get(key), f"{place}/{key}")
+            yield from differences_of(expected.get(key), found.get(key), f"{place}/{key}")
     elif isinstance(expected, list | tuple) and isinstance(found, list | tuple) and len(expected) == len(found):
         for index, pair in enumerate(zip(expected, found, strict=True)):
-            yield from _differences(*pair, f"{place}/{index}")
+            yield from differences_of(*pair, f"{place}/{index}")
     elif isinstance(expected, torch.Tensor) and isinstance(found, torch.Tensor):
         if not torch.equal(expected, found):
             yield f"{place} is {found} instead of {expected}"

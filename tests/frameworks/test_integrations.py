@@ -207,49 +207,6 @@ def test_a_trainer_that_would_train_alone_on_each_rank_is_refused(
     assert f"ValueError: {message}" in done.stderr
 
 
-_SAVE_THAT_DRAWS = """
-import random, sys
-import torch
-from accelerate import Accelerator
-from core_sdk import core
-from core_sdk.integrations.accelerate import load_state, save_state
-
-with core.init() as context:
-    accelerator = Accelerator(cpu=True)
-    model = accelerator.prepare(torch.nn.Linear(1, 1))
-    accelerator.register_save_state_pre_hook(lambda *_: (torch.nn.Linear(9, 9), random.random()))
-    if load_state(accelerator, context) is None:
-        torch.manual_seed(1), random.seed(1)
-        if "save" in sys.argv:
-            save_state(accelerator, context, {"steps_completed": 1})
-    print(torch.rand(1).item(), random.random(), flush=True)
-    sys.exit("later" in sys.argv)
-"""
-
-
-def test_a_save_leaves_no_trace_in_the_generators(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
-    """A hook of the save draws; the training, and a resume from the checkpoint, go on with the numbers of no save."""
-    (tmp_path / "train.py").write_text(_SAVE_THAT_DRAWS)
-
-    def run(*arguments: str, job: str) -> str:
-        variables = {"CORE_SDK_HOME": str(tmp_path / "home"), "CORE_SDK_JOB_ID": job, "CORE_SDK_QUIET": "1"}
-        done = subprocess.run(
-            [str(callbacks.python), "train.py", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, **callbacks.variables(), **variables},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        assert done.returncode == ("later" in arguments), done.stderr
-        return done.stdout
-
-    without = run(job="without")
-    assert run("save", "later", job="with") == without
-    assert run(job="with") == without
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_missing_library_is_named_with_the_command_that_installs_it(library: str) -> None:
     """If a library is missing, the import error has the command that installs it."""

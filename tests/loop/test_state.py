@@ -140,6 +140,31 @@ def test_a_checkpoint_may_have_further_files(core_context: Context) -> None:
         assert (directory / "words.txt").read_text() == f"{following}"
 
 
+class Drawing:
+    """An object whose state draws from all generators, as one that builds a model does."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"drawn": [random.random(), float(np.random.random()), torch.rand(()).item()]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_save_leaves_no_trace_in_the_generators(core_context: Context, wait: bool) -> None:
+    """Numbers drawn during a save change neither those of the training nor those of a resume."""
+    before = read_back(State().state_dict())
+    state = State(drawing=Drawing())
+    storage_id = state.save(core_context, steps_completed=1, wait=wait, write=lambda directory: torch.rand(3))
+    seen = Training().steps(2)
+    core_context.checkpoint.wait()
+
+    State().load_state_dict(before)
+    assert Training().steps(2) == seen
+    assert state.restore(going_on(core_context, storage_id))
+    assert Training().steps(2) == seen
+
+
 def test_the_file_has_the_form_that_is_described(core_context: Context) -> None:
     """The file has the format that docs/format.md describes."""
     storage_id = Training().state.save(core_context)

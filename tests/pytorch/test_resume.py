@@ -35,6 +35,10 @@ class DrawsInHooks(PyTorchCallback):
     on_validation_start = on_validation_end = on_validation_epoch_start = on_validation_epoch_end = _draw
     on_checkpoint_load_start = on_checkpoint_save_start = on_checkpoint_write_end = on_checkpoint_upload_end = _draw
 
+    def state_dict(self) -> dict[str, Any]:
+        self._draw()
+        return {}
+
 
 class StoppedAsItStarts(LineTrial):
     """Sends this process a SIGTERM while it builds its data."""

@@ -179,3 +179,30 @@ def test_what_cannot_be_trained_is_refused(caplog: pytest.LogCaptureFixture) -> 
         with pytest.raises(ValueError, match="num_steps is 0; it must be at least 1"):
             trainer.train(num_steps=0)
     assert "these arguments of a TorchTrainer change nothing here: use_tqdm" in caplog.text
+
+
+class Drawing(Registering):
+    """An operator whose batches and whose state both draw random numbers."""
+
+    def train_batch(self, batch: Any, batch_info: dict[str, Any]) -> Mapping[str, Any]:
+        return {**super().train_batch(batch, batch_info), "drawn": torch.rand(()).item()}
+
+    def state_dict(self) -> Any:
+        torch.rand(3)
+        return super().state_dict()
+
+
+def test_a_save_leaves_no_trace_in_the_generators(tmp_path: Path) -> None:
+    """Numbers drawn during a save change neither those of the next pass nor those after a load."""
+    drawn = []
+    for saves in (False, True):
+        with TorchTrainer(training_operator_cls=Drawing, config={"batch_size": 8}, seed=1) as trainer:
+            trainer.train(info={"own": 1})
+            if saves:
+                trainer.save(str(tmp_path / "state"))
+            drawn.append(trainer.train(info={"own": 1})["drawn"])
+            if saves:
+                trainer.load(str(tmp_path / "state"))
+                drawn.append(trainer.train(info={"own": 1})["drawn"])
+
+    assert drawn[0] == drawn[1] == drawn[2]

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core_sdk.integrations.transformers import TrainerCallback, checkpoint_directory
+from core_sdk.integrations.transformers import CallbackOfSaves, checkpoint_directory
 from core_sdk.train._checkpoint import Checkpoint
 from core_sdk.train._functions import get_context, report
 
@@ -32,7 +32,7 @@ def prepare_trainer(trainer: Trainer) -> Trainer:
     return trainer
 
 
-class RayTrainReportCallback(TrainerCallback):  # type: ignore[misc]
+class RayTrainReportCallback(CallbackOfSaves):
     """Reports the values that the Trainer has logged, with its checkpoint, each time that it saves."""
 
     CHECKPOINT_NAME = "checkpoint"
