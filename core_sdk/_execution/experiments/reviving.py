@@ -30,24 +30,24 @@ _ADVICE = (
 def announce_master(home_root: Path, options: Sequence[str]) -> None:
     """Records that a master runs in the background. The master itself calls it."""
     record = MasterRecord(host=platform.node(), options=list(options), home=Home(home_root).owner())
-    write_atomically(_path(home_root), encode_file(record))
+    write_atomically(Home(home_root).master, encode_file(record))
 
 
 def dismiss_master(home_root: Path) -> None:
     """Removes the record of the last master, so that it is not restarted."""
-    _path(home_root).unlink(missing_ok=True)
+    Home(home_root).master.unlink(missing_ok=True)
 
 
 def revive_master(home_root: Path, *, waits: bool = False) -> str:
     """Starts a master in the background if one was killed and is needed. With `waits`, returns when it listens.
 
-    If none was killed, this only checks whether a file exists. It never fails, since it is not what the caller is for.
-    Returns what people should be told: why none is started, in a home that was copied or moved. Otherwise empty.
+    It never fails, since it is not what the caller is for. Returns what people should be told: why none is started, in
+    a home that was copied or moved. Otherwise empty.
     """
     with contextlib.suppress(CoreSDKError, OSError, ValueError):
-        if not _path(home_root).exists() or is_master_running(home_root):
+        if not Home(home_root).master.exists() or is_master_running(home_root):
             return ""
-        record = decode_file(read_regular(_path(home_root)), MasterRecord)
+        record = decode_file(read_regular(Home(home_root).master), MasterRecord)
         home = Home(home_root)
         if record.host != platform.node() or not _is_needed(home):
             return ""
@@ -64,8 +64,8 @@ def revive_master(home_root: Path, *, waits: bool = False) -> str:
 def note_told(home_root: Path) -> None:
     """Records that what `revive_master` returned was told, so that it is told only once."""
     with contextlib.suppress(OSError, ValueError):  # it is told again then
-        record = decode_file(read_regular(_path(home_root)), MasterRecord)
-        write_atomically(_path(home_root), encode_file(msgspec.structs.replace(record, is_told=True)))
+        record = decode_file(read_regular(Home(home_root).master), MasterRecord)
+        write_atomically(Home(home_root).master, encode_file(msgspec.structs.replace(record, is_told=True)))
 
 
 def go_on_here(home: Home) -> bool:
@@ -90,10 +90,6 @@ def keep_going(home: Home, experiment_id: int) -> None:
     ensure_master(home.root)
     if search.is_damaged:
         raise ExperimentError.of(experiment_id, f"stands still: {search.reason.rstrip('.')}")
-
-
-def _path(home_root: Path) -> Path:
-    return home_root / "master.json"
 
 
 def _is_needed(home: Home) -> bool:

@@ -64,6 +64,11 @@ class Home:
         return self.root / "jobs"
 
     @property
+    def master(self) -> Path:
+        """The record of the master that runs in the background, or was killed."""
+        return self.root / "master.json"
+
+    @property
     def database(self) -> Path:
         return self.root / "tracker.db"
 

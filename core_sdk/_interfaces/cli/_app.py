@@ -1,24 +1,14 @@
-"""The command `core-sdk`. A group of commands is loaded when one of its commands is asked for."""
+"""The command `core-sdk`. The module of a command is imported when the command is asked for."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from core_sdk._ground.version import __version__
 from core_sdk._interfaces.cli._command_after_dashes import CommandAfterDashes
-from core_sdk._interfaces.cli._group import MEANT, LazyGroup, command_group
-from core_sdk._interfaces.cli.agents import mcp
-from core_sdk._interfaces.cli.compare import compare
-from core_sdk._interfaces.cli.exchange.check_wandb import check_wandb
-from core_sdk._interfaces.cli.exchange.commands import export, import_runs, sql
-from core_sdk._interfaces.cli.preview_search import preview_search
-from core_sdk._interfaces.cli.report import report
-from core_sdk._interfaces.cli.running.check_resume import check_resume
-from core_sdk._interfaces.cli.running.run import run
-from core_sdk._interfaces.cli.running.submit import submit
-from core_sdk._interfaces.cli.ui import ui
+from core_sdk._interfaces.cli._group import MEANT, Lazy, LazyGroup, command_group
 
 _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usage; 3 what was named (a trial, an
 experiment, a checkpoint, an attempt, a group) does not exist; 74 the trial was stopped, its save has failed, and an
@@ -29,38 +19,36 @@ did, with 128 + N when signal N killed it.
 Documentation: https://github.com/core-sdk/core-sdk/tree/main/docs"""
 
 
+_CLI = "core_sdk._interfaces.cli"
+
+
 class _Root(LazyGroup):
-    subgroups = {
-        "trial": (
-            "core_sdk._interfaces.cli.trial.commands:app",
-            "(t) Trials: one training with one set of hyperparameters.",
+    lazy: ClassVar = {
+        "run": Lazy(f"{_CLI}.running.run:run", cls=CommandAfterDashes),
+        "submit": Lazy(f"{_CLI}.running.submit:submit", cls=CommandAfterDashes),
+        "check-resume": Lazy(f"{_CLI}.running.check_resume:check_resume", cls=CommandAfterDashes),
+        "check-wandb": Lazy(f"{_CLI}.exchange.check_wandb:check_wandb"),
+        "compare": Lazy(f"{_CLI}.compare:compare"),
+        "export": Lazy(f"{_CLI}.exchange.commands:export"),
+        "import": Lazy(f"{_CLI}.exchange.commands:import_runs"),
+        "preview-search": Lazy(f"{_CLI}.preview_search:preview_search"),
+        "report": Lazy(f"{_CLI}.report:report"),
+        "sql": Lazy(f"{_CLI}.exchange.commands:sql"),
+        "ui": Lazy(f"{_CLI}.ui:ui"),
+        "mcp": Lazy(f"{_CLI}.agents:mcp"),
+        "trial": Lazy(f"{_CLI}.trial.commands:app", "(t) Trials: one training with one set of hyperparameters."),
+        "checkpoint": Lazy(f"{_CLI}.checkpoint.commands:app", "(c) Checkpoints: files and metadata under one id."),
+        "experiment": Lazy(
+            f"{_CLI}.experiment.commands:app", "(e) Experiments: trials that share a configuration, or a name."
         ),
-        "checkpoint": (
-            "core_sdk._interfaces.cli.checkpoint.commands:app",
-            "(c) Checkpoints: files and metadata under one id.",
-        ),
-        "experiment": (
-            "core_sdk._interfaces.cli.experiment.commands:app",
-            "(e) Experiments: trials that share a configuration, or a name.",
-        ),
-        "model": (
-            "core_sdk._interfaces.cli.model.commands:app",
-            "(m) Models: checkpoints that are kept under a name and a number.",
-        ),
-        "master": (
-            "core_sdk._interfaces.cli.master.commands:app",
-            "The master: the process that runs a home's experiments.",
-        ),
-        "slot": (
-            "core_sdk._interfaces.cli.master.commands:slot_app",
-            "Slots: the GPUs, or places on the CPU, that trials run on.",
-        ),
-        "queue": ("core_sdk._interfaces.cli.master.commands:queue_app", "The queue: which experiment gets slots next."),
-        "skill": ("core_sdk._interfaces.cli.agents:skill_app", "A page for coding agents: how to use these commands."),
-        "home": ("core_sdk._interfaces.cli.home.commands:app", "The home: the folder that holds all records."),
-        "index": (
-            "core_sdk._interfaces.cli.home.commands:index_app",
-            "The index: a database that answers faster than the journals.",
+        "model": Lazy(f"{_CLI}.model.commands:app", "(m) Models: checkpoints that are kept under a name and a number."),
+        "master": Lazy(f"{_CLI}.master.commands:app", "The master: the process that runs a home's experiments."),
+        "slot": Lazy(f"{_CLI}.master.commands:slot_app", "Slots: the GPUs, or places on the CPU, that trials run on."),
+        "queue": Lazy(f"{_CLI}.master.commands:queue_app", "The queue: which experiment gets slots next."),
+        "skill": Lazy(f"{_CLI}.agents:skill_app", "A page for coding agents: how to use these commands."),
+        "home": Lazy(f"{_CLI}.home.commands:app", "The home: the folder that holds all records."),
+        "index": Lazy(
+            f"{_CLI}.home.commands:index_app", "The index: a database that answers faster than the journals."
         ),
     }
     _FIRST = ("trial", "experiment", "master")
@@ -72,7 +60,7 @@ class _Root(LazyGroup):
         of_trials = [each for each in of_groups if each.startswith("trial ")]
         return next(iter(of_trials), None) or super()._meant(ctx, typed) or next(iter(of_groups), None)
 
-    short_forms = {"t": "trial", "c": "checkpoint", "e": "experiment", "m": "model", "job": "queue"}
+    short_forms: ClassVar = {"t": "trial", "c": "checkpoint", "e": "experiment", "m": "model", "job": "queue"}
 
 
 app = command_group(
@@ -80,18 +68,6 @@ app = command_group(
     epilog=_EPILOG,
     cls=_Root,
 )
-app.command(cls=CommandAfterDashes)(run)
-app.command(cls=CommandAfterDashes)(submit)
-app.command(cls=CommandAfterDashes)(check_resume)
-app.command()(check_wandb)
-app.command()(compare)
-app.command()(export)
-app.command("import")(import_runs)
-app.command()(preview_search)
-app.command()(report)
-app.command()(sql)
-app.command()(ui)
-app.command()(mcp)
 
 
 def _print_version(is_asked: bool) -> None:

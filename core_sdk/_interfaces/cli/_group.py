@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import typer
 import typer.main
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 # Short and old names, in every group that has such a command.
 _OTHER_NAMES = {"ls": "list", "rm": "delete", "lt": "trials", "lc": "checkpoints", "list-trials": "trials",
@@ -20,6 +22,8 @@ MEANT = {
     "start": ("resume", "activate", "up"), "submit": ("create",), "rename": ("set",), "ps": ("list",),
     "tag": ("label",),
 }  # fmt: skip
+
+_CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 class Group(TyperGroup):
@@ -52,28 +56,49 @@ class Group(TyperGroup):
         return " ".join(((command and command.help) or "").partition("\n\n")[0].split())
 
 
-class LazyGroup(Group):
-    """Imports the module of a subgroup when one of the subgroup's commands is asked for."""
+@dataclass(frozen=True)
+class Lazy:
+    """Where a command or a group of commands is."""
 
-    subgroups: ClassVar[dict[str, tuple[str, str]]] = {}
-    """Name of a subgroup -> where its `typer.Typer` is, `module:name`, and what it is about."""
-    short_forms: ClassVar[dict[str, str]] = {}
+    at: str
+    """`module:name` of a function, or of the `typer.Typer` of a group."""
+    help: str | None = None
+    """The help of a group."""
+    cls: type[TyperCommand] = TyperCommand
+    is_hidden: bool = False
+
+
+class LazyGroup(Group):
+    """Imports the module of a command or subgroup when it is asked for."""
+
+    lazy: ClassVar[Mapping[str, Lazy]] = {}
+    """The name of each command and subgroup -> where it is."""
+    short_forms: ClassVar[Mapping[str, str]] = {}
     """Another name of a subgroup -> its name."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(dict.fromkeys([*super().list_commands(ctx), *self.subgroups]))
+        return [*super().list_commands(ctx), *(name for name in self.lazy if name not in self.commands)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         cmd_name = self.short_forms.get(cmd_name, cmd_name)
-        if cmd_name in self.subgroups and cmd_name not in self.commands:
-            app, help_text = self.subgroups[cmd_name]
-            group = typer.main.get_group(pkgutil.resolve_name(app))
-            group.help = help_text
-            self.commands[cmd_name] = group
+        for name in (cmd_name, _OTHER_NAMES.get(cmd_name, cmd_name)):
+            if name in self.lazy and name not in self.commands:
+                self.commands[name] = _load(name, self.lazy[name])
         return super().get_command(ctx, cmd_name)
 
     def _first_paragraph(self, ctx: Any, name: str) -> str:
-        return self.subgroups[name][1] if name in self.subgroups else super()._first_paragraph(ctx, name)
+        return (self.lazy[name].help if name in self.lazy else None) or super()._first_paragraph(ctx, name)
+
+
+def _load(name: str, lazy: Lazy) -> Any:
+    loaded = pkgutil.resolve_name(lazy.at)
+    if isinstance(loaded, typer.Typer):
+        group = typer.main.get_group(loaded)
+        group.help = lazy.help
+        return group
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_CONTEXT_SETTINGS)
+    app.command(name, cls=lazy.cls, hidden=lazy.is_hidden)(loaded)
+    return typer.main.get_command(app)
 
 
 def command_group(help_text: str | None = None, *, epilog: str | None = None, cls: type[Group] = Group) -> typer.Typer:
@@ -90,5 +115,5 @@ def command_group(help_text: str | None = None, *, epilog: str | None = None, cl
         rich_markup_mode=None,
         # Expected errors are shown without a traceback; others with Python's own.
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=_CONTEXT_SETTINGS,
     )

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from core_sdk._execution.experiments.reviving import note_told, revive_master
 from core_sdk._ground.environment import Environment
 from core_sdk._home import Home
 from core_sdk._home.rows import TrialRow
@@ -51,6 +50,11 @@ def hear_of_slurm(home: Home, rows: Iterable[TrialRow]) -> bool:
 
 def go_on(home_root: Path, *, waits: bool = False) -> None:
     """Starts a master that was killed and is needed, like `revive_master`, or says once why it does not."""
+    with contextlib.suppress(OSError):
+        if not Home(home_root).master.exists():
+            return
+    from core_sdk._execution.experiments.reviving import note_told, revive_master  # what few homes need
+
     if told := revive_master(home_root, waits=waits):
         say(told)
         note_told(home_root)

@@ -25,11 +25,6 @@ from core_sdk.errors import CoreSDKError
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the numbers of the trials.")]
 
 
-def register(app: typer.Typer) -> None:
-    for command in (rename, note, label, archive, unarchive, delete):
-        app.command()(command)
-
-
 def rename(
     trial_id: TrialId,
     name: Annotated[str, typer.Argument(help='Its new name; "" is the generated one.', show_default=False)],

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import ClassVar
 
-import typer
+from core_sdk._interfaces.cli._command_after_dashes import CommandAfterDashes
+from core_sdk._interfaces.cli._group import Lazy, LazyGroup, command_group
 
-from core_sdk._interfaces.cli._group import command_group
-from core_sdk._interfaces.cli._home import make_home
-from core_sdk._interfaces.cli._ids import TrialIds
-from core_sdk._interfaces.cli.home.commands import print_merged
-from core_sdk._interfaces.cli.trial import changing, evidence, looking, steering
-
-app = command_group()
-for _commands in (looking, steering, changing, evidence):
-    _commands.register(app)
+_TRIAL = "core_sdk._interfaces.cli.trial"
 
 
-@app.command()
-def export(
-    trials: TrialIds,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A tar archive, which must not exist yet.")],
-) -> None:
-    """Write trials into one file, which `trial import` takes into another home.
+class _Trial(LazyGroup):
+    lazy: ClassVar = {
+        "list": Lazy(f"{_TRIAL}.looking:list_trials"),
+        "describe": Lazy(f"{_TRIAL}.looking:describe"),
+        "metrics": Lazy(f"{_TRIAL}.reports:metrics"),
+        "media": Lazy(f"{_TRIAL}.media:media"),
+        "plot": Lazy(f"{_TRIAL}.plot:plot"),
+        "logs": Lazy(f"{_TRIAL}.logs:logs"),
+        "download": Lazy(f"{_TRIAL}.looking:download"),
+        "tensorboard": Lazy(f"{_TRIAL}.looking:tensorboard"),
+        "pause": Lazy(f"{_TRIAL}.steering:pause"),
+        "kill": Lazy(f"{_TRIAL}.steering:kill"),
+        "resume": Lazy(f"{_TRIAL}.steering:resume", cls=CommandAfterDashes),
+        "continue": Lazy(f"{_TRIAL}.steering:continue_", cls=CommandAfterDashes),
+        **{
+            name: Lazy(f"{_TRIAL}.changing:{name}")
+            for name in ("rename", "note", "label", "archive", "unarchive", "delete")
+        },
+        **{name: Lazy(f"{_TRIAL}.evidence:{name}") for name in ("evidence", "tree", "verdict")},
+        "export": Lazy(f"{_TRIAL}.archive:export"),
+        "import": Lazy(f"{_TRIAL}.archive:import_file"),
+    }
 
-    It has all that lies in the home: reports, output, media, code and checkpoints. Checkpoints in other storages stay
-    there.
-    """
-    from core_sdk._home.moving.archive import export_trials
 
-    export_trials(make_home(), trials, file)
-    typer.echo(f"wrote {len(set(trials))} trials to {file}")
-
-
-@app.command("import")
-def import_file(file: Annotated[Path, typer.Argument(metavar="FILE", help="What `trial export` has written.")]) -> None:
-    """Take the trials of an exported file into this home, under new ids. Nothing comes twice."""
-    from core_sdk._home.moving.archive import import_trials
-
-    print_merged(import_trials(make_home(), file))
+app = command_group(cls=_Trial)

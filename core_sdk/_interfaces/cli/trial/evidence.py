@@ -26,11 +26,6 @@ class _Verdict(enum.StrEnum):
     NONE = "none"
 
 
-def register(app: typer.Typer) -> None:
-    for command in (evidence, tree, verdict):
-        app.command()(command)
-
-
 def evidence(
     trial_id: TrialId,
     metric: BestMetric = None,

@@ -15,20 +15,9 @@ from core_sdk._interfaces.cli._arguments import BestMetric, Since, SmallerIsBett
 from core_sdk._interfaces.cli._home import hear_of_slurm, in_home, open_home
 from core_sdk._interfaces.cli._ids import OfExperiment, TrialId, TrialIds
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.cli.trial.description import describe_trial
 from core_sdk._interfaces.cli.trial.listing import choose_trials, print_trials, with_searched
-from core_sdk._interfaces.cli.trial.logs import logs
-from core_sdk._interfaces.cli.trial.media import media
-from core_sdk._interfaces.cli.trial.plot import plot
-from core_sdk._interfaces.cli.trial.reports import metrics
 from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, Limit, choose_form
 from core_sdk._interfaces.render.output import limited, print_one
-
-
-def register(app: typer.Typer) -> None:
-    app.command("list")(list_trials)
-    for command in (describe, metrics, media, plot, logs, download, tensorboard):
-        app.command()(command)
 
 
 def list_trials(
@@ -103,6 +92,8 @@ def describe(
     fields: Fields = "",
 ) -> None:
     """Show what is known of a trial, with the code and the machine of its newest attempt."""
+    from core_sdk._interfaces.cli.trial.description import describe_trial
+
     form = choose_form(as_json, fields=fields)
     if with_metrics and form.is_json:
         raise typer.BadParameter("--metrics is for tables: `trial metrics --json` prints all reports")
@@ -113,6 +104,8 @@ def describe(
     value, properties = describe_trial(home, trial_id)
     print_one(value, properties, form)
     if with_metrics:
+        from core_sdk._interfaces.cli.trial.reports import metrics
+
         typer.echo()
         metrics(trial_id)
 

@@ -14,7 +14,6 @@ from core_sdk._home import TrialFolder
 from core_sdk._home.attempts.continuation import what_resume_does
 from core_sdk._home.attempts.running import attempt_rows, await_end
 from core_sdk._interfaces.cli._arguments import Detach, Hparams, NewLabels, Notes, Seed, TrialName, parse_hparams
-from core_sdk._interfaces.cli._command_after_dashes import CommandAfterDashes
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import TrialId, parse_checkpoint
 from core_sdk._interfaces.cli._messages import say
@@ -24,13 +23,6 @@ from core_sdk._interfaces.render.output import print_object
 _POLL_INTERVAL_S = 0.1
 # Long enough for a save of the usual size; `trial pause --wait` waits for longer ones.
 _STOPPING_WAIT_S = 60.0
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(pause)
-    app.command()(kill)
-    app.command(cls=CommandAfterDashes)(resume)
-    app.command("continue", cls=CommandAfterDashes)(continue_)
 
 
 def pause(

@@ -1,0 +1,47 @@
+"""What a command imports before it answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from interfaces.cli.recorded import new_trial
+
+from core_sdk._home import Home
+
+_MODULES = """
+import sys
+from core_sdk._interfaces.cli import main
+sys.argv = ["core-sdk", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print("MODULES", *sys.modules)
+"""
+# Slow to import, or of no use for a table of trials.
+_NOT_NEEDED = (
+    "asyncio", "core_sdk._analysis", "core_sdk._distributed", "core_sdk._execution", "core_sdk._home.attempts",
+    "core_sdk._home.storage", "core_sdk._interfaces.cli.running", "core_sdk._machine", "core_sdk.client",
+    "core_sdk.core", "numpy", "requests", "rich.console", "torch",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["trial list", "trial list --json", "trial describe 1", "--version"])
+def test_a_command_that_looks_imports_little(tmp_path: Path, command: str) -> None:
+    """A command that looks at trials leaves out what only other commands need."""
+    home = Home.create(tmp_path / "home")
+    new_trial(home)
+
+    done = subprocess.run(
+        [sys.executable, "-c", _MODULES, *command.split()],
+        env=os.environ | {"CORE_SDK_HOME": str(home.root)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    modules = set(done.stdout.splitlines()[-1].split())
+    allowed = {"core_sdk._home.attempts"} if "describe" in command else set()
+    assert "core_sdk._interfaces.cli._app" in modules
+    assert modules & {*_NOT_NEEDED} <= allowed
