@@ -817,10 +817,18 @@ class DataError(CoreSDKError, ValueError):
     """The data of a training, or their order, do not fit a position in them."""
 
     @classmethod
-    def changed(cls, what: str, expected: object, found: object) -> DataError:
+    def changed(cls, what: str, expected: object, found: object, waiver: str | None = None) -> DataError:
+        """`waiver` is what to do if the position may mean something else."""
         return cls(
             f"{what} was {expected} and is {found}, so no position in the data means what it meant: train on the data "
-            "of before, or begin a new trial from the checkpoint"
+            f"of before, or begin a new trial from the checkpoint{'' if waiver is None else f', or {waiver}'}"
+        )
+
+    @classmethod
+    def other(cls, changes: Sequence[str]) -> DataError:
+        return cls(
+            f"the data are not those of the checkpoint: {'; '.join(changes)}. Train on the data of before, or let "
+            "resumable() go on with other data: data='warn'"
         )
 
 

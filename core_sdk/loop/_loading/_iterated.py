@@ -23,6 +23,8 @@ class IteratedSource(Source):
     Without a keeper, it finds a position by reading all batches before it.
     """
 
+    is_of_one_rank = True
+
     def __init__(self, loader: Any, keeper: Any, seed: int, ranks: DataParallelRank) -> None:
         self._loader = loader
         self._keeper = keeper

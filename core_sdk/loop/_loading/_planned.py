@@ -89,17 +89,27 @@ class PlannedSource(Source):
             "sampler": drawn and drawn.state(position.epoch),
         }
 
+    def adopted(self, state: dict[str, Any], *, has_changed: bool) -> dict[str, Any]:
+        num_units, before = self._plan.num_units, state.get("num_units")
+        if num_units == before:
+            return state
+        return {**state, "num_units": num_units, "offset": min(state["offset"], num_units)}
+
     def load(self, state: dict[str, Any], position: Position) -> None:
-        for name, what in (("order", "the order of the data"), ("num_units", "the length of the data")):
-            check_same(what, state.get(name), self.state(position)[name])
+        own = self.state(position)
+        check_same("the order of the data", state.get("order"), own["order"])
+        check_same("the length of the data", state.get("num_units"), own["num_units"], waiver=OTHER_DATA)
         if self._sampling.drawn and state["sampler"]:
             self._sampling.drawn.load(state["sampler"])
 
 
-def check_same(what: str, expected: object, found: object) -> None:
-    """Raises `DataError` if they differ."""
+OTHER_DATA = "pass data='any' to resumable() to go on at the same place in other data"
+
+
+def check_same(what: str, expected: object, found: object, waiver: str | None = None) -> None:
+    """Raises `DataError` if they differ. `waiver` is what to do if they may."""
     if expected != found:
-        raise DataError.changed(what, expected, found)
+        raise DataError.changed(what, expected, found, waiver)
 
 
 def _planned_loader(loader: DataLoader[Any], fetching: Fetching, seed: int) -> DataLoader[Any]:

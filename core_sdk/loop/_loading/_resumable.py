@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from core_sdk._distributed import DistributedContext, has_process_group
 from core_sdk._ground.environment import RankPlace, trial_seed
-from core_sdk.errors import NotExactError
+from core_sdk.errors import DataError, NotExactError
 from core_sdk.loop._loading._fetching import Fetching
+from core_sdk.loop._loading._fingerprint import differences, fingerprint
 from core_sdk.loop._loading._grain import GrainLoader, is_of_grain
 from core_sdk.loop._loading._iterated import IteratedSource
 from core_sdk.loop._loading._nodes import is_nodes_loader, prepare_nodes
@@ -26,6 +28,12 @@ from core_sdk.loop._loading._sampling import read_sampling
 from core_sdk.loop._loading._sharded import ShardedSource, as_shards
 from core_sdk.loop._loading._source import Source, is_stateful
 from core_sdk.loop._plan import DataParallelRank, Draw, LastBatch, Position
+
+logger = logging.getLogger("core_sdk.loop")
+
+ChangedData: TypeAlias = Literal["strict", "warn", "any"]
+"""What a loader does with data that are not those of the checkpoint. "strict": it refuses them. "warn": it names what
+has changed, and refuses another length or other shards. "any": it only names what has changed."""
 
 
 def resumable(
@@ -36,6 +44,7 @@ def resumable(
     exact: bool = True,
     distributed: DistributedContext | None = None,
     shares_batch: bool = False,
+    data: ChangedData = "warn",
 ) -> ResumableLoader:
     """Makes a loader that can resume exactly, with the data and options of `loader`, a `torch.utils.data.DataLoader`.
 
@@ -49,12 +58,18 @@ def resumable(
     `last_batch` says what happens if fewer samples than a batch are left at an epoch's end: "drop" them, "keep" them as
     a smaller batch, or "carry" them over to the next epoch. The default follows the loader's `drop_last`.
 
+    A state keeps a fingerprint of the data. If a resume has other data, a warning says what has changed, and another
+    length or other shards are a `DataError`. `data="strict"` refuses any change that is noticed. `data="any"` refuses
+    none: the training goes on at the same place in the other data, and with the next epoch if there is no such place.
+
     Raises `NotExactError` if the loader cannot be made exact. `exact=False` allows such a loader, which resumes after
     the same number of batches, and may repeat or miss samples. Raises `TypeError` for other kinds of loaders, and
     `ValueError`.
     """
     seed = trial_seed() if seed is None else seed
-    return ResumableLoader(loader, seed or 0, last_batch, exact, _ranks(distributed), shares_batch)
+    if data not in get_args(ChangedData):
+        raise ValueError(f"data={data!r}: give one of {', '.join(get_args(ChangedData))}")
+    return ResumableLoader(loader, seed or 0, last_batch, exact, _ranks(distributed), shares_batch, data)
 
 
 class ResumableLoader:
@@ -77,8 +92,13 @@ class ResumableLoader:
         exact: bool,
         ranks: DataParallelRank,
         shares_batch: bool,
+        data: ChangedData = "warn",
     ) -> None:
         self._loader = loader
+        self._changed_data = data
+        # As the script has given them: some datasets change while they are trained on.
+        self._fingerprint = fingerprint(getattr(loader, "dataset", loader))
+        self._told: list[str] = []
         self._ranks = ranks
         self._make_source: Callable[[int], Source] = partial(
             _choose_source, loader, ranks, last_batch, exact, shares_batch
@@ -196,22 +216,38 @@ class ResumableLoader:
             "batches": progress.batches,
             "samples": progress.samples,
             "num_ranks": self._ranks.size,
+            "fingerprint": self._fingerprint,
             **self._source.state(progress.position),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resumes at the position of a state, with its seed. Raises `DataError` if the data have changed.
+        """Resumes at the position of a state, with its seed. Raises `DataError` for other data, as `resumable()` says.
 
         The number of ranks may have changed, unless each rank reads data of its own.
         """
         self._end_stream()
         if state["seed"] != self.seed:
             self._source = self._make_source(state["seed"])
+        changes = self._changes(state)
+        if self._changed_data == "any":
+            state = self._source.adopted(state, has_changed=bool(changes))
         position = Position(state["epoch"], state["offset"])
         self._source.load(state, position)
         self._progress = _DataProgress(
             state["seed"], position, state["batches"], state["samples"], is_at_beginning=position.offset == 0
         )
+        if changes and changes != self._told and self._ranks.rank == 0:
+            logger.warning("the data are not those of the checkpoint: %s", "; ".join(changes))
+        self._told = changes
+
+    def _changes(self, state: dict[str, Any]) -> list[str]:
+        """Returns how the data differ from those of a state. Raises `DataError` if they must not."""
+        if self._source.is_of_one_rank and state["num_ranks"] != self._ranks.size:
+            return []  # each rank has other data than before
+        changes = differences(state.get("fingerprint", {}), self._fingerprint)
+        if changes and self._changed_data == "strict":
+            raise DataError.other(changes)
+        return changes
 
     def begin_epoch(self, epoch: int) -> None:
         """Leaves the current epoch, and goes on at the beginning of this one. The counts go on, too."""

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from core_sdk.errors import DataError, NotExactError
 from core_sdk.loop._loading._fetching import ShardFetching
-from core_sdk.loop._loading._planned import PlannedSource, check_same
+from core_sdk.loop._loading._planned import OTHER_DATA, PlannedSource, check_same
 from core_sdk.loop._loading._sampling import Form, Sampling
 from core_sdk.loop._loading._shards import ShardReader
 from core_sdk.loop._orders import Positions
@@ -64,11 +64,23 @@ class ShardedSource(PlannedSource):
         shards = {"order": order, "shards": _checksum(dataset.shards), "lengths": [*self._lengths]}
         return super().state(position) | shards | {"num_units": self._num_samples()}
 
+    def adopted(self, state: dict[str, Any], *, has_changed: bool) -> dict[str, Any]:
+        own = self.state(self.start)
+        lengths = zip(state["lengths"], own["lengths"], strict=False)
+        is_alike = len(state["lengths"]) == len(own["lengths"]) and all(
+            a == b for a, b in lengths if None not in (a, b)
+        )
+        if is_alike and state["shards"] == own["shards"] and not has_changed:
+            return state
+        num_samples = self._num_samples()
+        offset = state["offset"] if num_samples is None else min(state["offset"], num_samples)
+        return {**state, "shards": own["shards"], "lengths": own["lengths"], "offset": offset}
+
     def load(self, state: dict[str, Any], position: Position) -> None:
         own = self.state(position)
         check_same("the order of the data", state.get("order"), own["order"])
-        check_same("the number of shards", len(state["lengths"]), len(self._lengths))
-        check_same("the checksum of the names of the shards, in order,", state["shards"], own["shards"])
+        check_same("the number of shards", len(state["lengths"]), len(self._lengths), OTHER_DATA)
+        check_same("the checksum of the names of the shards, in order,", state["shards"], own["shards"], OTHER_DATA)
         self._learn(state["lengths"])
 
     def _num_samples(self) -> int | None:

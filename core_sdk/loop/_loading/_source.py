@@ -15,6 +15,9 @@ class Source(abc.ABC):
     start = Position()
     """The position at which a training begins."""
 
+    is_of_one_rank = False
+    """Whether each rank gives the source data of its own, and not all data."""
+
     @property
     @abc.abstractmethod
     def batches_per_epoch(self) -> int | None:
@@ -46,6 +49,13 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def state(self, position: Position) -> dict[str, Any]:
         """Returns the values that `load()` needs besides the position, and the values that must be the same then."""
+
+    def adopted(self, state: dict[str, Any], *, has_changed: bool) -> dict[str, Any]:
+        """Returns a state of other data as one of these, at the same position or at the end of the epoch.
+
+        `has_changed`: the data are known to differ, although the state may fit.
+        """
+        return state
 
     @abc.abstractmethod
     def load(self, state: dict[str, Any], position: Position) -> None:
