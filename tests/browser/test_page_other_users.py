@@ -105,13 +105,13 @@ class Stranger:
         with self._output.open("w") as output:
             command = [sys.executable, "-c", _STRANGER, str(port), str(collector)]
             self._process = subprocess.Popen(command, stdout=output)
-        wait_for(lambda: self._output.read_text().endswith("\n"))
-        self.port = int(self._lines()[0])
+        wait_for(lambda: any(map(str.isdecimal, self._lines())))  # a tab may ask before that
+        self.port = next(int(line) for line in self._lines() if line.isdecimal())
 
     @property
     def heard(self) -> str:
         """Returns all addresses, headers and bodies that the server got."""
-        return "\n".join(self._lines()[1:])
+        return "\n".join(self._lines())
 
     def end(self) -> None:
         self._process.kill()
@@ -239,14 +239,16 @@ def test_who_takes_the_port_of_a_server_that_has_ended_does_not_get_the_token_of
     (tmp_path / "token").chmod(0o600)
     options = ["--token", f"@{tmp_path / 'token'}"] if has_own_token else []
     collector = start_stranger()
-    first = start_ui(*options)
-    _enter(page, first)
-    first.end()
-    squatter = start_stranger(first.port, collector=collector.port)
-    for host in _hosts(first):
-        _follow(page, f"http://{host}:{first.port}/")
-    squatter.end()
-    second = start_ui("--port", str(first.port), *options)
+    with reserved_port() as port:  # servers of other tests would take it meanwhile
+        options += ["--port", str(port)]
+        first = start_ui(*options)
+        _enter(page, first)
+        first.end()
+        squatter = start_stranger(port, collector=collector.port)
+        for host in _hosts(first):
+            _follow(page, f"http://{host}:{port}/")
+        squatter.end()
+        second = start_ui(*options)
 
     page.goto(second.url)
     page.wait_for_function("() => document.title === 'stolen' || document.querySelector('.grid-row:not(.waiting)')")
