@@ -53,6 +53,24 @@ def test_a_filter_that_does_not_parse_says_where(site: Site, open_view: OpenView
     expect(rows(page).first).to_be_visible()
 
 
+def test_a_search_between_slashes_is_a_regular_expression(site: Site, open_view: OpenView) -> None:
+    """It is kept in the address; one that is none is told of, and the search can be mended."""
+    page = open_view(site, "runs")
+    expect(rows(page).first).to_be_visible()
+    search = page.get_by_label("Search names")
+
+    search.fill("/^(long|short) warm-up$/")
+    expect(rows(page)).to_have_count(1)
+    wait_for_query(page, "search=")
+    search.fill("/^(long warm-up$/")
+    expect(page.get_by_text("is no regular expression: missing )")).to_be_visible()
+    expect(search).to_have_attribute("aria-invalid", "true")
+    search.fill(r"/^RESNET-\d+ ablation$/")
+
+    expect(rows(page)).to_have_count(8)
+    expect(search).to_have_attribute("aria-invalid", "false")
+
+
 def test_a_head_sorts(site: Site, open_view: OpenView) -> None:
     """A click on a column's head sorts in both directions and is kept in the address."""
     page = open_view(site, "runs?columns=id,steps")

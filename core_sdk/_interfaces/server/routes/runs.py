@@ -16,6 +16,7 @@ from core_sdk._home.finding.order import in_order
 from core_sdk._home.finding.where import parse_condition
 from core_sdk._home.rows import TrialRow
 from core_sdk._interfaces.server.errors import RequestError
+from core_sdk._interfaces.server.regular_expressions import expression_in, matching
 from core_sdk._interfaces.server.route import Cursor, Id, Names, Query, Text, page_of
 from core_sdk._interfaces.server.routes.bounds import MOST_LABELS, MOST_LABELS_IN_LIST
 from core_sdk._interfaces.server.shared_view import SharedView, Snapshot
@@ -101,7 +102,8 @@ class RunsQuery(Query, frozen=True):
     where: Text = ""
     """A condition: lr>0.01 and state=COMPLETED."""
     search: Text = ""
-    """Text in a name, a label, the notes, a reason or a hyperparameter, in upper or lower case."""
+    """Text in a name, a label, the notes, a reason or a hyperparameter, in upper or lower case, or a regular expression
+    between slashes: /resnet(18|50)/."""
     sort: Text = "-id"
     """The name of a column; -NAME: the largest first."""
     columns: Names = ("id", "experiment", "state", "steps", "started", "ended", "label")
@@ -289,8 +291,11 @@ def _fitting(snapshot: Snapshot, found: list[Facts], where: str, text: str) -> l
         condition = parse_condition(where)
         condition.check(lambda name: _problem_with(name, found, everything), lambda name: field_of(name, found))
         found = [one for one in found if condition.holds(one.value)]
-    if text := text.casefold():
+    if text:
         texts = snapshot.remember("texts", lambda: {one.row.trial_id: _searched(one) for one in everything})
+        if expression := expression_in(text):
+            return [found[place] for place in matching(expression, [texts[one.row.trial_id] for one in found])]
+        text = text.casefold()
         found = [one for one in found if text in texts[one.row.trial_id]]
     return found
 
@@ -301,4 +306,4 @@ def _searched(one: Facts) -> str:
     hparams = (part for name, value in one.hparams.items() for part in (name, str(value)))
     told = (row.name, row.experiment_name, row.state, row.reason, row.status, row.notes)
     texts = (str(row.trial_id), *told, *row.labels, *hparams)
-    return "\0".join(texts).casefold()
+    return "\n".join(texts).casefold()

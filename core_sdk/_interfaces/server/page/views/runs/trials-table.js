@@ -157,7 +157,9 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
         type="search"
         class="search"
         placeholder="Search  /"
+        title="A part of a text, or a regular expression between slashes: /resnet(18|50)/"
         aria-label="Search names, labels, reasons and hyperparameters"
+        aria-invalid=${error?.kind === "bad_expression"}
         value=${search}
         onInput=${withText(setSearch)}
       />
