@@ -5,15 +5,22 @@ from __future__ import annotations
 import re
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
-from browser.conftest import OpenView, Site
+from browser.conftest import OpenView, Site, serving
 from browser.sample_home import HOSTILE
 from browser.seeing import expect, wait_for_query
+from home.journals import START, new_trial, record
+
+import core_sdk.compat.wandb as wandb
+from core_sdk import media
+from core_sdk._ground.records import Report
+from core_sdk._home import Home
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -238,3 +245,32 @@ def test_damage_is_shown_in_its_place(own_site: Site, open_view: OpenView) -> No
 
     expect(card(page, "attention").get_by_role("alert")).to_contain_text("SHA-256")
     expect(card(page, "samples").locator("img")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("plot", "axes"),
+    [
+        (wandb.plot.pr_curve, "precision against recall"),
+        (wandb.plot.roc_curve, "true positive rate against false positive rate"),
+    ],
+)
+def test_rates_of_a_classifier_are_curves(
+    tmp_path: Path, open_view: OpenView, plot: Callable[..., wandb.Table], axes: str
+) -> None:
+    """Of each class, above their table; the name of a class is text."""
+    home = Home.create(tmp_path / "home")
+    folder = new_trial(home)
+    drawn = plot([0, 1, 1, 0], [[0.9, 0.1], [0.4, 0.6], [0.6, 0.4], [0.7, 0.3]], labels=["cat", HOSTILE])
+    table = media.Table(drawn.data, drawn.columns)
+    folder.media_path.mkdir()
+    (folder.media_path / table.file.name).write_bytes(table.content)
+    record(
+        folder, Report(START, "training", 1, {}, json_metrics={"rates": {"$media": msgspec.to_builtins(table.file)}})
+    )
+    with serving(home) as site:
+        page = open_view(site, "trials/1/media")
+        curves = card(page, "rates").get_by_role("img", name=f"{axes}, cat, {HOSTILE}")
+
+        expect(curves.locator(".rate-curve")).to_have_count(2)
+        expect(card(page, "rates").locator(".legend li")).to_have_text(["cat", HOSTILE])
+        expect(card(page, "rates").get_by_role("columnheader", name="class")).to_be_visible()

@@ -13,6 +13,7 @@ import {
   worthPrefetching,
 } from "../../core_sdk/_interfaces/server/page/views/media/choosing.js";
 import { densitiesOf } from "../../core_sdk/_interfaces/server/page/views/media/histogram.js";
+import { ratesOf } from "../../core_sdk/_interfaces/server/page/views/media/rates.js";
 import { rowsOf } from "../../core_sdk/_interfaces/server/page/views/media/table.js";
 
 /** @import { MediaItem, MediaSeries } from "api" */
@@ -115,4 +116,30 @@ test("densities of histograms with different edges share one scale", () => {
     [0.5, 0.5],
     [1, 0],
   ]);
+});
+
+test("a table of rates is a curve for each class", () => {
+  const rows = [
+    ["a", 1, 0.5],
+    ["b", 0.75, 1],
+    ["a", 0.5, 1],
+    ["a", { $float: "NaN" }, 1],
+  ];
+
+  const found = ratesOf(["class", "precision", "recall"], rows);
+
+  assert.deepEqual([found?.x, found?.y], ["recall", "precision"]);
+  assert.deepEqual(found?.curves, [
+    {
+      name: "a",
+      points: [
+        [0.5, 1],
+        [1, 0.5],
+      ],
+    },
+    { name: "b", points: [[1, 0.75]] },
+  ]);
+  assert.deepEqual(ratesOf(["fpr", "tpr"], [[0, 0.5]])?.curves, [{ name: "", points: [[0, 0.5]] }]);
+  assert.equal(ratesOf(["class", "precision"], rows), null);
+  assert.equal(ratesOf(["recall", "precision"], [["x", "y"]]), null);
 });

@@ -3,6 +3,7 @@
 import { html, useMemo, useState } from "../../preact.js";
 import { withText } from "../../parts/field.js";
 import { counted, formatValue } from "../../parts/text.js";
+import { RateCurves } from "./rates.js";
 
 const MAX_ROWS = 300;
 
@@ -45,6 +46,7 @@ export function Table({ text, name }) {
   const sort = (/** @type {number} */ column) => setOrder({ column, isDescending: order.column === column && !order.isDescending });
   const direction = (/** @type {number} */ column) => (order.column !== column ? "none" : order.isDescending ? "descending" : "ascending");
   return html`
+    <${RateCurves} columns=${columns} rows=${rows} name=${name} />
     <div class="row">
       <input type="search" class="search" placeholder="Filter" aria-label=${`Filter ${name}`} value=${search} onInput=${withText(setSearch)} />
       <span class="soft">${found.length === rows.length ? counted(rows.length, "row") : `${found.length} of ${counted(rows.length, "row")}`}</span>
