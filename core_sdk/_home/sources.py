@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core_sdk._ground.files import opened_regular, write_atomically
+from core_sdk._ground.files import opened_regular, reading, write_atomically
 
 SUFFIXES = frozenset({".py", ".yaml", ".yml", ".toml", ".json", ".sh", ".cfg", ".ini", ".txt"})
 """What a program is made of, as text."""
@@ -27,6 +27,8 @@ _MOST_FILE_BYTES = 256 << 10
 _MOST_BYTES = 2 << 20
 _MOST_DIGESTED_BYTES = 64 << 20
 _MOST_FILES = 2000
+_MOST_ARCHIVE_BYTES = _MOST_BYTES + _MOST_FILES * (8 << 10)
+"""Contents, and for each file its headers, whose names may be long, and what fills its last block."""
 _BEGAN = "core_sdk.began"
 _LEFT_OUT = "core_sdk.left_out"
 
@@ -107,9 +109,13 @@ class SourceArchive:
 
 
 def read_sources(path: Path) -> Sources | None:
-    """Reads an archive; returns None if there is none, or if it cannot be read."""
+    """Reads an archive; returns None if there is none, or none that can be read and is as large as one may be."""
     try:
-        with tarfile.open(path, "r:gz") as archive:
+        with reading(path) as file, gzip.open(file) as compressed:
+            unpacked = compressed.read(_MOST_ARCHIVE_BYTES + 1)
+        if len(unpacked) > _MOST_ARCHIVE_BYTES:
+            return None
+        with tarfile.open(fileobj=io.BytesIO(unpacked)) as archive:
             files: dict[str, KeptFile] = {}
             for member in archive:
                 if member.isfile() and (content := archive.extractfile(member)) is not None:

@@ -17,6 +17,7 @@ VIEWS = [
     "experiments/2", "experiments/5/search", "experiments/5/curves", "experiments/5/hyperparameters",
     "experiments/5/hyperparameters?picture=heat", "experiments/5/hyperparameters?picture=importance",
     "experiments/5/code?form=difference", "compare?trials=23,25", "compare/values?trials=23,25", "queue", "trials/4711",
+    "compare/scatter?trials=22,23,25", "compare/code?trials=23,25",
     "compare?trials=1,2,3,4&group=optimizer", "experiments/2/curves?group=optimizer,label&band=range",
     "models", "models/1", "models/1/1",
     "runs?view=charts&colour=lr", "runs?view=charts&colour=state&eyes=none,3,4",

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect
+from home.journals import new_trial, record, report
 from masters import running_master
 
+from core_sdk._analysis.evidence import keep_sources
 from core_sdk._execution.experiments.submission import submit
 from core_sdk._home import Home
 
@@ -154,3 +156,30 @@ def test_a_thousand_files_are_found_by_their_names(open_view: OpenView, tmp_path
         page.keyboard.type("part7/module42")
 
         expect(page.get_by_role("navigation", name="Files").get_by_role("button")).to_have_count(1)
+
+
+def test_code_of_two_trials_differs_in_lines(tmp_path: Path, open_view: OpenView) -> None:
+    """The sources of any two chosen trials are compared, and what stands in them is text."""
+    home = Home.create(tmp_path / "home")
+    for number, line in enumerate(("a = 1", "a = 2", "<img src=x onerror=\"document.title = 'hacked'\">"), start=1):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        (directory / "train.py").write_text(f"{line}\nb = 1\n")
+        (directory / "<b>.py").write_text(f"{number % 2}\n")
+        folder = new_trial(home)
+        assert keep_sources(folder, directory) == ""
+        record(folder, report(1, loss=0.5))
+    record(new_trial(home), report(1, loss=0.5))
+    with serving(home) as site:
+        page = open_view(site, "compare?trials=1,2,3,4")
+
+        page.get_by_role("link", name="Code", exact=True).click()
+        expect(page.get_by_text("no sources of trial 4 were kept")).to_be_visible()
+        page.get_by_label("to", exact=True).select_option("3")
+
+        expect(page.locator(".diff-removed")).to_contain_text("a = 1")
+        expect(page.locator(".diff-added")).to_contain_text("onerror")
+        page.get_by_label("From", exact=True).select_option("2")
+        expect(page.get_by_role("navigation", name="Files").get_by_role("button")).to_have_text(["<b>.py", "train.py"])
+        page.goto(site.address("trials/2/code?show=code&with=1"))
+        expect(page.get_by_role("heading", name="2 files differ")).to_be_visible()

@@ -11,6 +11,7 @@ from browser.seeing import expect, open_settings, rows, wait_for_query
 from home.journals import new_trial, record, report, vary
 
 from core_sdk._execution.steering import experiments, trials
+from core_sdk._home import Home
 
 
 def test_notes_are_markdown_without_anything_that_runs(site: Site, open_view: OpenView) -> None:
@@ -183,6 +184,32 @@ def test_trials_are_compared(site: Site, open_view: OpenView) -> None:
     expect(page.locator("tr.differs", has_text="model.layers")).to_be_visible()
     page.get_by_role("link", name="Configurations").click()
     expect(page.locator(".difference")).to_contain_text("lr:")
+
+
+def test_trials_are_points_of_a_metric_against_a_hyperparameter(tmp_path: Path, open_view: OpenView) -> None:
+    """Or against another metric's value; each point leads to its trial, and what has no value is told of."""
+    home = Home.create(tmp_path / "home")
+    for lr in (0.1, 0.01, 0.001):
+        folder = new_trial(home, lr=lr, seed=1)
+        record(folder, report(1, loss=lr), report(2, loss=2 * lr), report(2, "validation", accuracy=1 - lr))
+    record(new_trial(home), report(1, loss=3.0))
+    with serving(home) as site:
+        page = open_view(site, "compare?trials=1,2,3,4")
+
+        page.get_by_role("link", name="Scatter plot").click()
+        page.get_by_label("Up").select_option("validation.accuracy")
+
+        plot = page.get_by_role("img", name="Scatter plot of last validation.accuracy against lr, 3 trials")
+        expect(plot.locator("circle")).to_have_count(3)
+        expect(page.get_by_text("Left out: 1 trial without both values.")).to_be_visible()
+        page.get_by_label("Across").select_option("training.loss")
+        page.get_by_label("Up").select_option("min.training.loss")
+        wait_for_query(page, "across=training.loss")
+        wait_for_query(page, "up=min.training.loss")
+        every = page.get_by_role("img", name="of smallest training.loss against last training.loss, 4 trials")
+        expect(every.locator("circle")).to_have_count(4)
+        every.locator("circle", has_text="trial 3").click()
+        page.wait_for_url("**/trials/3")
 
 
 def test_a_comparison_without_trials_leads_to_the_table(site: Site, open_view: OpenView) -> None:

@@ -123,5 +123,4 @@ def _written_since(found: Sources, copied: Sources | None) -> Iterable[str]:
 
 def _diff(name: str, before: KeptFile | None, after: KeptFile | None) -> list[str]:
     old, new = before.lines if before else [], after.lines if after else []
-    lines = difflib.unified_diff(old, new, name, name, lineterm="", n=0)
-    return [line for line in lines if not line.startswith("--- ")]
+    return list(difflib.unified_diff(old, new, name, name, lineterm="", n=0))[1:]  # without the line "--- NAME"

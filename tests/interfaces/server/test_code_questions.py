@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from home.journals import new_trial, record, report
 from interfaces.server.visitor import Visitor, target_of
 
+from core_sdk._analysis.evidence import keep_sources
 from core_sdk._ground.records import SubmissionRecord
-from core_sdk._home import Home
+from core_sdk._home import Home, TrialFolder
 from core_sdk._interfaces.server.routes import code
 
 LIMIT = 1 << 20
@@ -111,3 +113,56 @@ def test_links_differ_by_where_they_lead(visitor: Visitor, home: Home) -> None:
     answer = visitor.question(f"/experiments/{experiments[0]}/code/differences", other=experiments[1])
 
     assert [one["name"] for one in answer["files"]] == ["data"]
+
+
+def sources(folder: TrialFolder, directory: Path, **files: str) -> None:
+    """Keeps files as the sources of a trial, as `core-sdk run` does."""
+    directory.mkdir()
+    for name, text in files.items():
+        (directory / f"{name}.py").write_text(text)
+    keep_sources(folder, directory)
+
+
+def test_the_sources_of_two_trials_differ_in_lines(visitor: Visitor, home: Home, tmp_path: Path) -> None:
+    """From the other trial to this one; passwords in addresses are masked."""
+    folders = [new_trial(home) for _ in range(3)]
+    url = "u = 'https://me:hunter2@host/'\n"
+    sources(folders[0], tmp_path / "0", train="a = 1\n-- b\n", same="s = 1\n")
+    sources(folders[1], tmp_path / "1", train="a = 2\n" + url, same="s = 1\n", new="n = 1\n")
+    first, other, without = [folder.trial_id for folder in folders]
+    for folder in folders:
+        record(folder, report(1, loss=0.5))
+
+    found = visitor.question(f"/trials/{other}/code/differences", other=first)
+    unknown = visitor.question(f"/trials/{without}/code/differences", other=first)
+
+    assert {one["name"]: one["lines"] for one in found["files"]} == {
+        "train.py": ["@@ -1,2 +1,2 @@", "-a = 1", "--- b", "+a = 2", "+u = 'https://********@host/'"],
+        "new.py": ["@@ -0,0 +1 @@", "+n = 1"],
+    }
+    assert (found["notes"], found["num_left_out"]) == ([], 0)
+    assert unknown["files"] is None
+    assert f"no sources of trial {without}" in unknown["notes"][0]
+    assert visitor.get(target_of(f"/trials/{first}/code/differences", other=4711)).status == 404
+
+
+def test_sources_that_differ_in_very_much_are_cut(
+    visitor: Visitor, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of lines that are left out is told, and an archive made as a bomb is none."""
+    monkeypatch.setattr(code, "_MAX_SHOWN_BYTES", 100)
+    folders = [new_trial(home) for _ in range(3)]
+    for folder in folders:
+        record(folder, report(1, loss=0.5))
+    first, other, bomb = [folder.trial_id for folder in folders]
+    sources(folders[0], tmp_path / "0", train="", more="")
+    sources(folders[1], tmp_path / "1", train="x = 1\n" * 50, more="y = 1\n" * 50)
+    folders[2].sources_path.write_bytes(gzip.compress(packed((member("train.py", 1 << 26), bytes(1 << 26)))))
+
+    found = visitor.question(f"/trials/{other}/code/differences", other=first)
+    refused = visitor.question(f"/trials/{bomb}/code/differences", other=first)
+
+    lengths = [len("".join(one["lines"])) for one in found["files"]]
+    assert 0 < sum(lengths) <= 100
+    assert found["num_left_out"] + sum(len(one["lines"]) for one in found["files"]) == 2 * 51
+    assert refused["files"] is None

@@ -8,14 +8,18 @@ import hashlib
 import io
 import tarfile
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 from starlette.responses import FileResponse
 
+from core_sdk._analysis.evidence import code_changes
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
 from core_sdk._ground.config import from_mapping, masked, to_mapping, to_yaml
+from core_sdk._ground.masking import masked_text
 from core_sdk._home import Home
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.route import Id, Query, Text
@@ -74,6 +78,28 @@ class CodeDifferencesAnswer(msgspec.Struct, frozen=True):
     files: list[CodeDifference]
 
 
+class SourceDifferencesQuery(Query, frozen=True):
+    other: Id
+    """The trial to compare with."""
+
+
+class SourceDifference(msgspec.Struct, frozen=True):
+    """A file that differs between the sources of two trials."""
+
+    name: str
+    lines: list[str]
+    """The hunks of a unified difference without context, from the other trial to this one."""
+
+
+class SourceDifferencesAnswer(msgspec.Struct, frozen=True):
+    files: list[SourceDifference] | None
+    """None if the sources of one of the trials were not kept."""
+    notes: list[str]
+    """What one must know to trust it."""
+    num_left_out: int
+    """The number of lines beyond 1 MiB of text."""
+
+
 class CodeFileQuery(Query, frozen=True):
     name: Text
 
@@ -128,6 +154,25 @@ def code_differences(shared: SharedView, experiment_id: Id, query: CodeDifferenc
         if ours.get(name) != theirs.get(name)
     ]
     return CodeDifferencesAnswer(sha256, other_sha256, files[:_MAX_FILES])
+
+
+def source_differences(shared: SharedView, trial_id: Id, query: SourceDifferencesQuery) -> SourceDifferencesAnswer:
+    """Returns the lines in which the sources of two trials differ that `core-sdk run` has kept."""
+    for one in (trial_id, query.other):
+        shared.ask(lambda view, asked=one: view.trial(asked))  # type: ignore[misc]
+    changes = code_changes(shared.home.trial(query.other), shared.home.trial(trial_id))
+    if changes.files is None:
+        return SourceDifferencesAnswer(None, changes.notes, 0)
+    files: list[SourceDifference] = []
+    left_bytes, num_left_out = _MAX_SHOWN_BYTES, 0
+    for name, (_, *lines) in changes.files.items():
+        ends = list(accumulate(map(len, lines)))
+        shown = lines[: bisect_right(ends, left_bytes)]
+        left_bytes -= sum(map(len, shown))
+        num_left_out += len(lines) - len(shown)
+        if len(files) < _MAX_FILES:
+            files.append(SourceDifference(name, list(map(masked_text, shown))))
+    return SourceDifferencesAnswer(files, changes.notes, num_left_out)
 
 
 def code_archive(shared: SharedView, experiment_id: Id) -> FileResponse:

@@ -34,6 +34,7 @@ ROUTES = (
     Route("/trials/{trial_id}/media", media.media),
     Route("/trials/{trial_id}/media/{file_name}", media.media_file),
     Route("/trials/{trial_id}/configuration", code.trial_configuration),
+    Route("/trials/{trial_id}/code/differences", code.source_differences),
     Route("/comparison", comparison.comparison),
     Route("/comparison/metrics", comparison.compared_metrics),
     Route("/groups", groups.groups),

@@ -53,6 +53,17 @@ export function Difference({ left, right, leftName, rightName }) {
   `;
 }
 
+/** Lines of a unified difference, as the server has made it. @param {{lines: string[], leftName: string, rightName: string}} props */
+export const ChangedLines = ({ lines, leftName, rightName }) => html`
+  <div class="difference">
+    <div class="difference-head"><span class="removed">− ${leftName}</span><span class="added">+ ${rightName}</span></div>
+    <pre tabindex="0" aria-label=${`Differences between ${leftName} and ${rightName}`}>${lines.map((line) => {
+      const kind = line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "skipped";
+      return html`<div class=${`diff-${kind}`}><b>${SIGNS[kind]}</b>${kind === "skipped" ? line : line.slice(1)}</div>`;
+    })}</pre>
+  </div>
+`;
+
 const SIGNS = { same: " ", added: "+", removed: "−", skipped: " " };
 
 /** @param {Line[]} lines @returns {Line[]} */

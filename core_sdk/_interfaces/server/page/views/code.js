@@ -2,7 +2,7 @@
 
 import { html, useState } from "../preact.js";
 import { Choice } from "../parts/choice.js";
-import { Difference } from "../parts/difference.js";
+import { ChangedLines, Difference } from "../parts/difference.js";
 import { NumberField } from "../parts/number-field.js";
 import { saveFile } from "../parts/saving.js";
 import { Source } from "../parts/source.js";
@@ -14,7 +14,7 @@ import { useSetting } from "../state/place.js";
 import { Card, flattened } from "./facts.js";
 import { FileLink } from "./file-link.js";
 import { withText } from "../parts/field.js";
-/** @import { Address, CodeAnswer, CodeDifference, CodeDifferencesAnswer, ConfigurationAnswer, ExperimentAnswer, FileAnswer, TrialAnswer } from "api" */
+/** @import { Address, CodeAnswer, CodeDifference, CodeDifferencesAnswer, ConfigurationAnswer, ExperimentAnswer, FileAnswer, SourceDifferencesAnswer, TrialAnswer } from "api" */
 /** @import { ComponentChildren } from "preact" */
 
 const MAX_LISTED = 500;
@@ -225,13 +225,14 @@ function File({ experimentId, name }) {
   `;
 }
 
-/** The files in which the code of two experiments differs. @param {{left: Subject, right: Subject}} props */
-function FilesOfTwo({ left, right }) {
+/** The files in which the code of two experiments, or of two trials, differs. @param {{left: Subject, right: Subject}} props */
+export function FilesOfTwo({ left, right }) {
   const answer = useAnswer(address(["experiments", right.experimentId, "code", "differences"], { other: left.experimentId }), once);
   const [name, setName] = useSetting("file");
   return html`
     <${Answered} answer=${answer} what="differences">
       ${(/** @type {CodeDifferencesAnswer} */ { files, sha256, other_sha256: otherSha256 }) => {
+        if ((sha256 === null || otherSha256 === null) && right.kind === "trial") return html`<${SourcesOfTwo} left=${left} right=${right} />`;
         if (sha256 === null || otherSha256 === null) {
           const without = [sha256 === null && nameOf(right), otherSha256 === null && nameOf(left)].filter(Boolean);
           return html`<${Empty} title=${`No code was kept of ${without.join(" and ")}.`} />`;
@@ -241,6 +242,33 @@ function FilesOfTwo({ left, right }) {
         return html`
           <${FileList} title=${`${counted(files.length, "file")} differ${files.length === 1 ? "s" : ""}`} files=${files.map((file) => ({ name: file.name, remark: changeOf(file) }))} chosen=${chosen.name} onChoose=${setName}>
             <${FileOfTwo} key=${chosen.name} file=${chosen} left=${left} right=${right} />
+          <//>
+        `;
+      }}
+    <//>
+  `;
+}
+
+/** The lines in which the sources differ that `core-sdk run` has kept of two trials. @param {{left: Subject, right: Subject}} props */
+function SourcesOfTwo({ left, right }) {
+  const answer = useAnswer(address(["trials", right.id, "code", "differences"], { other: left.id }), once);
+  const [name, setName] = useSetting("file");
+  return html`
+    <${Answered} answer=${answer} what="differences">
+      ${(/** @type {SourceDifferencesAnswer} */ { files, notes, num_left_out: numLeftOut }) => {
+        const remarks = html`
+          ${notes.map((note) => html`<${Remark}>${note}<//>`)}
+          ${numLeftOut > 0 && html`<${Remark}>${counted(numLeftOut, "more line")} of these files ${numLeftOut === 1 ? "differs" : "differ"}.<//>`}
+        `;
+        if (files === null) return html`<${Empty} title="Their code cannot be compared."><p>${notes.join(" ")}</p><//>`;
+        const chosen = files.find((file) => file.name === name) ?? files[0];
+        if (chosen === undefined) return html`${remarks}<${Remark}>The code that was kept of both is the same.<//>`;
+        const title = `${counted(files.length, "file")} differ${files.length === 1 ? "s" : ""}`;
+        return html`
+          ${remarks}
+          <${FileList} title=${title} files=${files.map((file) => ({ name: file.name, remark: "" }))} chosen=${chosen.name} onChoose=${setName}>
+            <h2 class="mono">${chosen.name}</h2>
+            <${ChangedLines} lines=${chosen.lines} leftName=${nameOf(left)} rightName=${nameOf(right)} />
           <//>
         `;
       }}

@@ -11,9 +11,11 @@ import { counted, firstOf, formatValue } from "../parts/text.js";
 import { address } from "../state/api.js";
 import { once, useAnswer, useAnswers } from "../state/answers.js";
 import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
+import { FilesOfTwo } from "./code.js";
 import { flattened } from "./facts.js";
 import { ComparedMedia } from "./media/media.js";
 import { Trials } from "./runs/trials-table.js";
+import { ScatterOfTrials } from "./scatter.js";
 import { nameOf } from "./series.js";
 /** @import { ComparisonAnswer, ConfigurationAnswer, TrialAnswer, TrialRow } from "api" */
 /** @import { Change } from "../state/events.js" */
@@ -28,16 +30,20 @@ export function Compare() {
   const ids = [...new Set(wanted.filter((id) => /^[1-9]\d*$/.test(id)))];
   const tab = path[1] ?? "metrics";
   const isMetrics = tab === "metrics";
-  const shown = ids.slice(0, isMetrics ? MAX_LISTED : MAX_TRIALS).map(Number);
+  const isScatter = tab === "scatter";
+  const hasMany = isMetrics || isScatter;
+  const shown = ids.slice(0, hasMany ? MAX_LISTED : MAX_TRIALS).map(Number);
   const trials = query.get("trials");
   const tabs = [
     ["metrics", "Metrics"],
     ["media", "Media"],
     ["values", "Values and hyperparameters"],
+    ["scatter", "Scatter plot"],
     ["configuration", "Configurations"],
+    ["code", "Code"],
   ].map(([name, title]) => ({ name, title, href: linkTo(["compare", name], { trials }) }));
   const follows = (/** @type {Change} */ { trials: changed }) => changed.some((id) => shown.includes(id));
-  const answer = useAnswer(shown.length && !isMetrics ? address(["comparison"], { trials: shown }) : null, { follows });
+  const answer = useAnswer(shown.length && !hasMany ? address(["comparison"], { trials: shown }) : null, { follows });
   if (shown.length === 0) {
     return html`<${Title} text="Comparison" /><${Empty} title="No trials are chosen."><a href=${linkTo(["runs"])}>Choose them in the table of runs</a><//>`;
   }
@@ -47,14 +53,16 @@ export function Compare() {
       <${Tabs} label="Parts of the comparison" tabs=${tabs} current=${tab} />
       ${ids.length > shown.length && html`<${Remark}>Only the first ${shown.length} of ${ids.length} trials are compared.<//>`}
       ${isMetrics && html`<div class="tab"><${Trials} key=${trials} trials=${shown} isWorkspace=${true} /></div>`}
+      ${isScatter && html`<div class="tab"><${ScatterOfTrials} trials=${shown} follows=${follows} /></div>`}
       ${
-        !isMetrics &&
+        !hasMany &&
         html`<${Answered} answer=${answer} what="trials">
         ${(/** @type {ComparisonAnswer} */ { trials: found }) => html`
           <div class="tab">
             ${tab === "media" && html`<${ComparedMedia} found=${found} follows=${follows} />`}
             ${tab === "values" && html`<div class="pane"><${Values} found=${found} /></div>`}
             ${tab === "configuration" && html`<${Configurations} found=${found} />`}
+            ${tab === "code" && html`<${CodeOfTwo} found=${found} />`}
           </div>
         `}
       <//>`
@@ -100,20 +108,45 @@ function Values({ found }) {
   `;
 }
 
-/** @param {{found: TrialAnswer[]}} props */
-function Configurations({ found }) {
+/**
+ * The first and the last trial, until others are chosen, and what chooses them.
+ * @param {TrialAnswer[]} found
+ */
+function usePair(found) {
   const [left, setLeft] = useSetting("left", String(found[0].trial.trial_id));
   const [right, setRight] = useSetting("right", String(found[found.length - 1].trial.trial_id));
-  const answer = useAnswers(
-    [left, right].map((id) => address(["trials", id, "configuration"])),
-    once,
-  );
   const choices = found.map(({ trial }) => [String(trial.trial_id), labelOf(trial)]);
-  return html`
+  const tools = html`
     <div class="toolbar">
       <${Select} label="From" values=${choices} value=${left} onChange=${setLeft} />
       <${Select} label="to" values=${choices} value=${right} onChange=${setRight} />
     </div>
+  `;
+  return { left, right, tools };
+}
+
+/** @param {{found: TrialAnswer[]}} props */
+function CodeOfTwo({ found }) {
+  const { left, right, tools } = usePair(found);
+  const subjectOf = (/** @type {string} */ id) => {
+    const { trial } = found.find((one) => String(one.trial.trial_id) === id) ?? found[0];
+    return { kind: "trial", id: trial.trial_id, experimentId: trial.experiment_id, hparams: null };
+  };
+  return html`
+    ${tools}
+    <div class="pane"><${FilesOfTwo} key=${`${left} ${right}`} left=${subjectOf(left)} right=${subjectOf(right)} /></div>
+  `;
+}
+
+/** @param {{found: TrialAnswer[]}} props */
+function Configurations({ found }) {
+  const { left, right, tools } = usePair(found);
+  const answer = useAnswers(
+    [left, right].map((id) => address(["trials", id, "configuration"])),
+    once,
+  );
+  return html`
+    ${tools}
     <div class="pane">
       <${Answered} answer=${answer} what="configurations">
         ${(/** @type {ConfigurationAnswer[]} */ [from, to]) => html`<${Difference} left=${textOf(from)} right=${textOf(to)} leftName=${`trial ${left}`} rightName=${`trial ${right}`} />`}
