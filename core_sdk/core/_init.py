@@ -106,7 +106,7 @@ def init(
     - `labels`: words to find the trial by, and its experiment. They add to the labels of `core-sdk run --label`.
     - `notes`: what people should know of the trial, in Markdown. `core-sdk run --notes` has precedence.
     - `description`: of the experiment.
-    - `data`: anything that JSON can keep, for `core_context.info.user_data`.
+    - `data`: anything that JSON can keep, for `core_context.info.user_data`; what is too long as for `hparams`.
     - `max_length`: how long to train, for `searcher.operations()`: a number, or `{"epochs": 20}` with `batches`,
       `records` or `epochs`. Default: no length; a search brings its own.
     - `seed`: the trial's seed, from 0 to 2147483647, for `core_context.info.trial.trial_seed`. The seed of a search, or

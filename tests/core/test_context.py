@@ -65,6 +65,19 @@ def test_hyperparameters_that_are_too_long_are_told_and_not_recorded(caplog: pyt
         core.init(hparams=dict.fromkeys(map(str, range(20_001)), 1.0))
 
 
+def test_data_that_are_too_long_are_told_and_not_recorded(caplog: pytest.LogCaptureFixture) -> None:
+    """As hyperparameters are; what JSON cannot keep is still refused."""
+    with core.init(data={"fold": 3, "files": ["a"] * 75_000, "text": "x" * 15_000_000}) as context:
+        recorded = context.info.user_data
+
+    assert recorded == {"fold": 3, "files": "a list of 75,000 items", "text": "a str of 15,000,000 characters"}
+    assert "data['files'], a list of 75,000 items; data['text'], a str of 15,000,000" in caplog.text
+    with pytest.raises(ValueError, match="data has 20,001 names; at most 20,000 are recorded"):
+        core.init(data=dict.fromkeys(map(str, range(20_001)), 1.0))
+    with pytest.raises(TypeError, match="JSON cannot keep"):
+        core.init(data={"fold": object()})
+
+
 def test_a_first_start_is_a_new_trial(home: Home) -> None:
     """A first start records the experiment, hyperparameters and data, and info shows no cluster."""
     with core.init(name="digits", hparams={"lr": 0.1}, labels=["a"], description="d", data={"path": "x"}) as context:

@@ -69,6 +69,7 @@ class Definition:
         self.notes = _checked(self.notes, "notes", str, "a string")
         self.description = _checked(self.description, "description", str, "a string")
         self.data = _checked(self.data, "data", Mapping, "a dict")
+        self.data = None if self.data is None else _bounded(self.data, "data")
         self.max_length = to_json(self.max_length, "max_length")
         self.seed = None if self.seed is None else check_seed(self.seed)
         self.steps_completed = None if self.steps_completed is None else check_steps(self.steps_completed)
@@ -114,14 +115,19 @@ def recordable_hparams(hparams: object) -> dict[str, Any]:
 
     Takes a mapping, and the objects that hold fields by name (see `to_json_or_text`). Raises `TypeError` for others.
     """
-    recordable, replaced = to_json_or_text(hparams, "hparams", _MOST_VALUES)
+    recordable = _bounded(hparams, "hparams")
     _check_kind(recordable, "hparams", dict, "a dict")
+    return cast(dict[str, Any], recordable)
+
+
+def _bounded(value: object, what: str) -> Any:
+    recordable, replaced = to_json_or_text(value, what, _MOST_VALUES)
     if replaced:
         logger.warning(
             "a text is recorded in place of what JSON cannot keep, or what is too long for lists and charts: %s",
             "; ".join(replaced[:_MOST_NAMED]) + ("; …" if len(replaced) > _MOST_NAMED else ""),
         )
-    return cast(dict[str, Any], recordable)
+    return recordable
 
 
 def _checked(value: object, what: str, kind: type, kind_name: str) -> Any:
