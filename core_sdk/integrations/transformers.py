@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from core_sdk.core import Context
 from core_sdk.errors import MissingDependencyError
 from core_sdk.integrations._copies import Copies
@@ -94,6 +96,7 @@ class CoreSDKCallback(CallbackOfSaves):
                 "a stop stores a whole checkpoint"
             )
         self._core_context.record_hparams(_hparams(args))
+        _draw_elsewhere(kwargs.get("train_dataloader"), args.seed + state.global_step)
 
     def on_log(
         self,
@@ -194,6 +197,16 @@ class CoreSDKCallback(CallbackOfSaves):
     def _shown(self, metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         """Returns the metrics of a training, or of an evaluation, under the names with which they are reported."""
         return _without_prefix(metrics, prefix)
+
+
+def _draw_elsewhere(loader: Any, seed: int) -> None:
+    """Gives a loader with persistent workers a generator, unless it has one.
+
+    Its first iteration draws a number, and no other one does. After a resume there is one more first iteration.
+    """
+    loader = getattr(loader, "base_dataloader", loader)  # Accelerate's loader iterates over it
+    if getattr(loader, "persistent_workers", False) and loader.generator is None:
+        loader.generator = torch.Generator().manual_seed(seed)
 
 
 def checkpoint_directory(args: TrainingArguments, steps_completed: int) -> Path:

@@ -40,6 +40,11 @@ SHAPES: dict[str, dict[str, Any]] = {
         **BEST,
     },
     "only model": {"eval_strategy": "epoch", "save_strategy": "steps", "save_steps": 1, "save_only_model": True},
+    "persistent workers": {
+        "save_strategy": "no",
+        "dataloader_num_workers": 2,
+        "dataloader_persistent_workers": True,
+    },
     "nothing saved": {"eval_strategy": "epoch", "save_strategy": "no", "metric_for_best_model": "loss"},
 }
 HAS_EARLY_STOPPING = {"epochs", "accumulation", "nothing saved"}
