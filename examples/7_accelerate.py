@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import digits
-from core_sdk import core
+from core_sdk import core, loop
 from core_sdk.integrations.accelerate import CoreSDKTracker, load_state, save_state
 
 
@@ -21,31 +21,30 @@ def main(args: argparse.Namespace, core_context: core.Context) -> None:
     train_digits, test_digits = digits.load()
     accelerator = Accelerator(cpu=not torch.cuda.is_available(), log_with=CoreSDKTracker(core_context))
     accelerator.init_trackers("digits")
+    train_loader = DataLoader(TensorDataset(*train_digits), batch_size=32, shuffle=True)
+    train_data = loop.resumable(train_loader, distributed=core_context.distributed)
     model = digits.make_model()
-    model, optimizer, data = accelerator.prepare(
-        model,
-        torch.optim.Adam(model.parameters(), lr=1e-3),
-        DataLoader(TensorDataset(*train_digits), batch_size=32, shuffle=True),
-    )
-    progress = load_state(accelerator, core_context) or {"epochs_completed": 0, "steps_completed": 0}
+    model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=1e-3))
+    accelerator.register_for_checkpointing(train_data)
+    load_state(accelerator, core_context)
 
-    steps_completed = progress["steps_completed"]
-    for epoch in range(progress["epochs_completed"], args.epochs):
+    for epoch in range(train_data.epoch, args.epochs):
         model.train()
-        for images, labels in data:
+        for images, labels in train_data:
             optimizer.zero_grad()
-            loss = functional.cross_entropy(model(images), labels)
+            outputs = model(images.to(accelerator.device))
+            loss = functional.cross_entropy(outputs, labels.to(accelerator.device))
             accelerator.backward(loss)
             optimizer.step()
-            steps_completed += 1
-        accelerator.log({"loss": loss.item()}, step=steps_completed)
+            accelerator.log({"loss": loss.item()}, step=train_data.batches)
+            if core_context.preempt.should_preempt():
+                save_state(accelerator, core_context, {"steps_completed": train_data.batches})
+                return
         _, accuracy = digits.evaluate(model, test_digits.to(accelerator.device))
         validation = {"core-sdk": {"group": "validation"}}
-        accelerator.log({"accuracy": accuracy}, step=steps_completed, log_kwargs=validation)
+        accelerator.log({"accuracy": accuracy}, step=train_data.batches, log_kwargs=validation)
         core_context.train.report_progress((epoch + 1) / args.epochs)
-        save_state(accelerator, core_context, {"steps_completed": steps_completed, "epochs_completed": epoch + 1})
-        if core_context.preempt.should_preempt():
-            return
+        save_state(accelerator, core_context, {"steps_completed": train_data.batches})
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -42,15 +42,17 @@ class Training:
     directory: Path
 
     def start(self) -> subprocess.Popen[bytes]:
-        launcher = ["python", "-m", "launch.torch_distributed", f"--nproc-per-node={self.num_ranks}", "--"]
-        script = ["python", str(self.script), f"--epochs={NUM_EPOCHS}"]
         return subprocess.Popen(
-            [str(CORE_SDK), "run", "--", *launcher, *script],
+            [str(CORE_SDK), "run", "--", *self.command(NUM_EPOCHS)],
             cwd=self.directory,
             env=self.variables,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+
+    def command(self, num_epochs: int) -> list[str]:
+        launcher = ["python", "-m", "launch.torch_distributed", f"--nproc-per-node={self.num_ranks}", "--"]
+        return [*launcher, "python", str(self.script), f"--epochs={num_epochs}"]
 
     @property
     def script(self) -> Path:
@@ -222,6 +224,17 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(library: s
 
     assert done.returncode == 1
     assert f'pip install "{library}' in done.stderr
+
+
+def test_a_training_with_accelerate_goes_on_exactly(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
+    """After a stop within an epoch, or at its end, losses, accuracies and the last checkpoint are the same."""
+    training = Training(callbacks, "accelerate", 1, tmp_path)
+
+    checked = training.core_sdk(
+        "check-resume", "--at", "20", "--at", "epoch-end", "--", *training.command(num_epochs=2)
+    )
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def assert_is_complete(training: Training) -> None:
