@@ -4,4 +4,6 @@ The command is trained undisturbed, twice, and then disturbed at chosen moments 
 own. Every number that it reports is compared with the undisturbed training, bit for bit.
 """
 
-from core_sdk._analysis.resume_check._check import MomentResult, ResumeCheck, ResumeReport
+from core_sdk._analysis.resume_check._check import ResumeCheck
+from core_sdk._analysis.resume_check._drawing import parting_charts
+from core_sdk._analysis.resume_check._report import MomentResult, ResumeReport

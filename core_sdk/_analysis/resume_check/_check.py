@@ -1,4 +1,4 @@
-"""Runs the undisturbed and the disturbed trainings, and judges them."""
+"""Runs the undisturbed and the disturbed trainings."""
 
 from __future__ import annotations
 
@@ -6,85 +6,48 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-from core_sdk._analysis.resume_check._comparing import (
-    Difference,
-    Reports,
-    find_differences,
-    is_passing,
-    unsteady_metrics,
-)
+from core_sdk._analysis.resume_check._command import CheckedCommand
+from core_sdk._analysis.resume_check._comparing import Reports, metric_names, unsteady_metrics
 from core_sdk._analysis.resume_check._diagnosis import diagnose, unsteady_parts
+from core_sdk._analysis.resume_check._hints import hint_of
+from core_sdk._analysis.resume_check._judging import judge, not_deterministic
 from core_sdk._analysis.resume_check._moments import MOMENTS, Moment, check_moments, choose_moments
-from core_sdk._analysis.resume_check._training import PAUSED, AttemptFacts, CheckedTraining
+from core_sdk._analysis.resume_check._recorded import RecordedTraining
+from core_sdk._analysis.resume_check._report import MomentResult, ResumeReport
+from core_sdk._analysis.resume_check._training import AttemptFacts, CheckedTraining
+from core_sdk._analysis.resume_check._watched import WatchedTraining
+from core_sdk._analysis.resume_check._written_files import changed, files_below
+from core_sdk._ground.records import Report
 from core_sdk.core._preempt._disturbance import Disturbance, How
 from core_sdk.core._recorders import Fingerprint
 
-Verdict = Literal["exact", "passing", "differs", "began anew", "did not stop", "failed"]
-
-_MAX_DIFFERENCES = 3
 _NUM_REPORTS = 200
+_SHARE = 1 / 4
+"""The share of the budget after which the undisturbed training is stopped: two moments are then tried at least."""
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
-class MomentResult:
-    """The result of disturbing the training at one moment."""
+class _Reference:
+    """The undisturbed training, with which the others are compared."""
 
-    name: str
-    moment: str
-    """The moment in words."""
-    verdict: Verdict
-    """"passing": some metrics differ after the resume, and are right again at the end, as a running mean is."""
-    words: str
-    """The verdict in words, with the first values that differ."""
-    differences: tuple[Difference, ...] = ()
-    causes: tuple[str, ...] = ()
-    """The parts that the resumed training has forgotten, as far as its first steps show them."""
-    save_s: float | None = None
-    """The time from the stop to the end of the save that it causes, in seconds."""
-    first_report_s: float | None = None
-    """The time from `init()` of the resumed attempt to its first report, in seconds."""
-    steps_lost: int | None = None
-    """The steps that were trained twice."""
+    reports: Sequence[Report]
+    expected: Reports
+    end: Disturbance | None
+    """What ends the other trainings at the same report; None if it has come to its own end."""
+    ignores_stops: bool
+    num_saves: int | None
+    """None if the script may have files of its own."""
+    took_s: float
+    fingerprints: tuple[Fingerprint, ...]
+    unsteady_parts: frozenset[str] = frozenset()
 
     @property
-    def is_exact(self) -> bool:
-        return self.verdict in ("exact", "passing")
-
-    def lines(self) -> list[str]:
-        return [f"{self.moment}: {self.words}", *(f"    {cause}" for cause in self.causes)]
-
-
-@dataclass
-class ResumeReport:
-    """The result of a check."""
-
-    command: list[str]
-    problem: str = ""
-    """The reason why the training could not be judged; empty if it was."""
-    num_reports: int = 0
-    """The reports of the undisturbed training that were compared."""
-    last_step: int = 0
-    not_compared: list[str] = field(default_factory=list)
-    """The metrics that differ between two undisturbed trainings, such as times."""
-    moments: list[MomentResult] = field(default_factory=list)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the training was judged, and goes on exactly at all moments."""
-        return not self.problem and bool(self.moments) and all(each.is_exact for each in self.moments)
-
-    def assert_exact(self) -> None:
-        """Raises `AssertionError`, which lists what was found, unless the training goes on exactly."""
-        if not self.is_exact:
-            raise AssertionError("\n".join([self.problem or "the training does not go on exactly:", *self.lines()]))
-
-    def lines(self) -> list[str]:
-        """Returns the result of each moment as a line, with its causes below it."""
-        return [line for each in self.moments for line in each.lines()]
+    def timeout_s(self) -> float:
+        return 3 * self.took_s + 60
 
 
 class ResumeCheck:
@@ -98,36 +61,43 @@ class ResumeCheck:
         budget_s: float = 300.0,
         moments: Collection[str | int] | None = None,
         how: How = "stop",
+        num_random: int = 0,
         tolerance: float = 0.0,
         seed: int = 1,
+        resume_with: Sequence[str] = (),
+        metrics_from: str = "",
+        ranks: Sequence[int] = (),
         keep_in: Path | None = None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`num_steps`, by default 200 reports, and `budget_s` end the undisturbed training if it does not end before.
+        """`num_steps`, by default 200 reports, ends the undisturbed training if it does not end before.
 
-        `moments` are names of `MOMENTS`, or numbers of steps, where `how` says what happens. `tolerance` is the share
-        by which values may differ. `keep_in` is a directory for the homes and the output of all trainings, which are
-        removed otherwise. Raises `ValueError` for an unknown moment.
+        `budget_s` is the time for everything: the undisturbed training ends after a quarter of it, and moments for
+        which too little is left are not tried. `moments` are names of `MOMENTS`, or numbers of steps, where `how` says
+        what happens; without them, and without `num_random` moments that `seed` chooses, they are all. `tolerance` is
+        the share by which values may differ. `resume_with`, `metrics_from` and `ranks` are those of `CheckedCommand`.
+        `keep_in` is a directory for the homes and the output of all trainings, which are removed otherwise. Raises
+        `ValueError` for an unknown moment, or a command that cannot be checked so.
         """
+        chosen = moments if moments is not None else () if num_random else MOMENTS
+        self._command = CheckedCommand(list(command), resume_with, metrics_from, ranks)
         self._num_steps = num_steps
         self._budget_s = budget_s
-        self._moments = check_moments(MOMENTS if moments is None else moments)
+        self._moments = check_moments(chosen)
         self._how: How = how
+        self._num_random = num_random
         self._tolerance = tolerance
         self._seed = seed
         self._keep_in = keep_in
         self._tell = tell
         self.report = ResumeReport(list(command))
-        self._undisturbed: tuple[Fingerprint, ...] = ()
-        """The fingerprints of the undisturbed training."""
-        self._unsteady_parts = frozenset[str]()
 
     def run(self) -> ResumeReport:
         """Checks, and returns the report. Blocks for (2 + number of moments) times the undisturbed training."""
         root = Path(tempfile.mkdtemp(prefix="core-sdk-check-resume-")) if self._keep_in is None else self._keep_in
         root.mkdir(parents=True, exist_ok=True)
         try:
-            self._check(root)
+            self._check(root.resolve())
         finally:
             if self._keep_in is None:
                 shutil.rmtree(root, ignore_errors=True)
@@ -135,143 +105,178 @@ class ResumeCheck:
 
     def _check(self, root: Path) -> None:
         began_at = time.monotonic()
-        first = self._training(root / "undisturbed-1")
-        by_number = Disturbance("stop", number=_NUM_REPORTS)
-        end_of_first = by_number if self._num_steps is None else Disturbance("stop", self._num_steps)
-        facts = first.run_attempt(end_of_first, self._budget_s)
-        if (problem := _unusable(facts, first)) is not None:
-            self._give_up(problem)
+        reference = self._take_reference(root)
+        if reference is None:
             return
-        took_s = time.monotonic() - began_at
-        last = facts.reports[-1]
-        is_ended = facts.status == 0
-        end = None if is_ended else Disturbance("stop", last.steps_completed, last.group)
-        timeout_s = 3 * took_s + 60
-        expected = first.reports()
-        self.report.num_reports, self.report.last_step = len(facts.reports), last.steps_completed
-        until = "to its end" if is_ended else f"up to step {last.steps_completed}"
-        self._tell(f"undisturbed {until}: {len(facts.reports)} reports in {took_s:.0f} s")
+        if reference.num_saves == 0 and "kill" in self._moments:
+            self.report.not_tried.append("kill: not tried, since the undisturbed training has saved nothing")
+        for moment in choose_moments(
+            reference.reports,
+            reference.num_saves,
+            self._moments,
+            self._how,
+            num_random=self._num_random,
+            seed=self._seed,
+        ):
+            if self.report.moments and time.monotonic() - began_at + reference.took_s > self._budget_s:
+                self._leave_out(moment, "the budget is used up")
+            elif reference.ignores_stops and moment.disturbances[0].how == "stop":
+                words = f"did not stop: asked at step {self.report.last_step} of the undisturbed training, it went on"
+                self._add(MomentResult(moment.name, moment.words, "did not stop", words))
+            else:
+                self._disturb(self._training(root / moment.name), moment, reference)
+        if not self.report.moments:
+            why = "".join(f"\n    {each}" for each in self.report.not_tried)
+            self.report.problem = f"there is no moment to disturb it at: it has reported too few steps{why}"
+
+    def _take_reference(self, root: Path) -> _Reference | None:
+        """Trains undisturbed, twice. Returns None if the training cannot be judged, for the reason in the report."""
+        began_at = time.monotonic()
+        here = files_below(Path.cwd(), without=root)
+        training = self._training(root / "undisturbed-1")
+        how: How = "kill" if self._command.metrics_from else "stop"
+        by_number = Disturbance(how, number=_NUM_REPORTS)
+        planned_end = by_number if self._num_steps is None else Disturbance(how, self._num_steps)
+        facts = training.run_attempt(planned_end, self._budget_s * _SHARE)
+        if (problem := self._unusable(facts, training)) is not None:
+            self.report.problem = problem
+            return None
+        reference = _reference(facts, planned_end, training.reports(), time.monotonic() - began_at)
+        if self._command.has_own_checkpoints:
+            reference = replace(reference, num_saves=None)
+        last_step = reference.reports[-1].steps_completed
+        self.report.num_reports, self.report.last_step = len(reference.reports), last_step
+        until = "to its end" if reference.end is None else f"up to step {last_step}"
+        self._tell(f"undisturbed {until}: {len(reference.reports)} reports in {reference.took_s:.0f} s")
+        self._tell_of_shared(changed(here, files_below(Path.cwd(), without=root)))
 
         second = self._training(root / "undisturbed-2")
-        again = second.run_attempt(end, timeout_s)
-        self._undisturbed = facts.fingerprints
-        self._unsteady_parts = unsteady_parts(facts.fingerprints, again.fingerprints)
-        unsteady = unsteady_metrics(expected, second.reports())
-        steady = sorted({f"{group}.{name}" for _, group, name in expected} - unsteady)
-        if not self._tolerance:
-            self.report.not_compared = sorted(unsteady)
-            if not steady:
-                self._give_up(_not_deterministic(expected, second.reports()))
-                return
-        if unsteady:
-            self._tell(f"not compared, since two undisturbed trainings differ: {', '.join(sorted(unsteady))}")
-
-        for moment in choose_moments(facts.reports, facts.num_saves, self._moments, self._how):
-            result = self._disturb(self._training(root / moment.name), moment, end, expected, timeout_s)
-            self.report.moments.append(result)
-            self._tell("\n".join(result.lines()))
-        if not self.report.moments:
-            self._give_up("there is no moment to disturb it at: the training has not reported often enough")
+        again = second.run_attempt(reference.end, reference.timeout_s)
+        if not self._has_steady_metrics(reference.expected, second.reports()):
+            return None
+        return replace(reference, unsteady_parts=unsteady_parts(facts.fingerprints, again.fingerprints))
 
     def _training(self, directory: Path) -> CheckedTraining:
-        return CheckedTraining(self.report.command, directory, seed=self._seed)
+        if self._command.metrics_from:
+            return WatchedTraining(self._command, directory)
+        return RecordedTraining(self._command, directory, seed=self._seed)
 
-    def _give_up(self, problem: str) -> None:
-        self.report.problem = problem
+    def _has_steady_metrics(self, expected: Reports, second: Reports) -> bool:
+        """Takes note of the metrics that are not compared, and returns whether others are left."""
+        unsteady = unsteady_metrics(expected, second)
+        if unsteady and not self._tolerance:
+            self.report.not_compared = sorted(unsteady)
+            if unsteady >= set(metric_names(expected)):
+                self.report.problem = not_deterministic(expected, second)
+                return False
+            self._tell(f"not compared, since two undisturbed trainings differ: {', '.join(sorted(unsteady))}")
+        return True
 
-    def _disturb(
-        self,
-        training: CheckedTraining,
-        moment: Moment,
-        end: Disturbance | None,
-        expected: Reports,
-        timeout_s: float,
-    ) -> MomentResult:
+    def _disturb(self, training: CheckedTraining, moment: Moment, reference: _Reference) -> None:
         attempts: list[AttemptFacts] = []
-        for disturbance in (*moment.disturbances, end):
-            facts = training.run_attempt(disturbance, timeout_s)
-            attempts.append(facts)
-            is_last = len(attempts) > len(moment.disturbances)
-            if facts.status == 0 and not is_last:
-                last_step = facts.reports[-1].steps_completed if facts.reports else 0
-                words = f"did not stop: it went on to its end, at step {last_step}"
-                return MomentResult(moment.name, moment.words, "did not stop", words)
-            is_killed = not is_last and disturbance is not None and disturbance.how == "kill"
-            if facts.status not in (0, PAUSED) and not is_killed:
-                return MomentResult(moment.name, moment.words, "failed", _failed(facts, training))
-        return self._judge(training, moment, attempts, expected)
+        for disturbance in moment.disturbances:
+            attempts.append(facts := training.run_attempt(disturbance, reference.timeout_s))
+            if self._has_missed(facts, reference):
+                self._leave_out(moment, "the training was over before its files showed this step")
+                return
+            if (result := self._why_not_resumed(facts, training, moment)) is not None:
+                self._add(result)
+                return
+        attempts.append(facts := training.run_attempt(reference.end, reference.timeout_s))
+        if (result := self._why_failed(facts, training, moment)) is not None:
+            self._add(result)
+            return
+        ignored = frozenset(self.report.not_compared)
+        found = training.reports()
+        result = judge(moment, attempts, reference.expected, found, ignored=ignored, tolerance=self._tolerance)
+        if result.verdict == "differs":
+            causes = diagnose(reference.fingerprints, attempts[-1].fingerprints, reference.unsteady_parts)
+            result = replace(result, causes=tuple(causes))
+        self._add(result)
 
-    def _judge(
-        self, training: CheckedTraining, moment: Moment, attempts: list[AttemptFacts], expected: Reports
-    ) -> MomentResult:
-        before, after = attempts[-2], attempts[-1]
-        stopped_at = before.reports[-1].steps_completed if before.reports else 0
-        differences = find_differences(
-            expected,
-            training.reports(),
-            ignored=frozenset(self.report.not_compared),
-            tolerance=self._tolerance,
+    def _has_missed(self, facts: AttemptFacts, reference: _Reference) -> bool:
+        """Returns whether a training whose files are watched was over before it could be disturbed."""
+        if not self._command.metrics_from or facts.end == "ended":
+            return bool(self._command.metrics_from)
+        is_over = bool(facts.reports) and facts.reports[-1].steps_completed >= self.report.last_step
+        return is_over and (reference.end is not None or facts.status != 0)
+
+    def _why_not_resumed(self, facts: AttemptFacts, training: CheckedTraining, moment: Moment) -> MomentResult | None:
+        """Returns the result of a moment at which the training did not end as it should; else None."""
+        last_step = facts.reports[-1].steps_completed if facts.reports else 0
+        is_over = facts.end == "ended" or (facts.status == 0 and last_step >= self.report.last_step)
+        if is_over and not (facts.end == "stopped" and not self._command.metrics_from):
+            words = f"did not stop: it went on to its end, at step {last_step}"
+            return MomentResult(moment.name, moment.words, "did not stop", words, last_step)
+        if facts.end == "hung" and last_step:
+            words = f"did not stop: it was killed at step {last_step}, since it took too long"
+            return MomentResult(moment.name, moment.words, "did not stop", words, last_step)
+        return self._why_failed(facts, training, moment)
+
+    def _why_failed(self, facts: AttemptFacts, training: CheckedTraining, moment: Moment) -> MomentResult | None:
+        if facts.end not in ("failed", "hung"):
+            return None
+        return MomentResult(moment.name, moment.words, "failed", _failed(facts, training))
+
+    def _unusable(self, facts: AttemptFacts, training: CheckedTraining) -> str | None:
+        """Returns the reason why the undisturbed training cannot be compared with, or None."""
+        if facts.end == "failed" or (facts.end == "hung" and not facts.reports):
+            return f"undisturbed, the training {_failed(facts, training)}"
+        if facts.reports:
+            return None
+        if self._command.metrics_from:
+            return (
+                f"no metrics were found in {self._command.metrics_from}: a file of JSON lines has objects with an "
+                'integer "step" and numbers, and TensorBoard\'s files have "tfevents" in their names'
+            )
+        return (
+            "the training has reported nothing: call report_training_metrics(), log by one of the integrations, or "
+            "give --metrics-from a file that it writes"
         )
-        verdict: Verdict = "exact"
-        was_killed = any(each.how == "kill" for each in moment.disturbances)
-        if (after.resumed_steps or not was_killed) and _has_begun_anew(after, expected):
-            verdict = "began anew"
-        elif differences:
-            verdict = "passing" if is_passing(differences, expected) else "differs"
-        causes = diagnose(self._undisturbed, after.fingerprints, self._unsteady_parts) if verdict == "differs" else []
-        return MomentResult(
-            moment.name,
-            moment.words,
-            verdict,
-            _words(verdict, differences, expected),
-            tuple(differences),
-            tuple(causes),
-            save_s=before.save_s,
-            first_report_s=after.first_report_s,
-            steps_lost=None if verdict == "began anew" else max(0, stopped_at - after.resumed_steps),
-        )
+
+    def _tell_of_shared(self, paths: Sequence[Path]) -> None:
+        self.report.shared_files = [str(each.relative_to(Path.cwd())) for each in paths]
+        if paths:
+            named = ", ".join(self.report.shared_files[:_MAX_NAMED])
+            more = f" and {len(paths) - _MAX_NAMED} more" if len(paths) > _MAX_NAMED else ""
+            self._tell(f"written in the working directory, where all further trainings find it: {named}{more}")
+
+    def _add(self, result: MomentResult) -> None:
+        self.report.moments.append(result)
+        self._tell("\n".join(result.lines()))
+
+    def _leave_out(self, moment: Moment, why: str) -> None:
+        words = f"{moment.words}: not tried, since {why}"
+        self.report.not_tried.append(words)
+        self._tell(words)
 
 
-def _has_begun_anew(after: AttemptFacts, expected: Reports) -> bool:
-    """Returns whether the resumed attempt has reported the very first step again."""
-    first_step = next(iter(expected))[0]
-    return bool(after.reports) and after.reports[0].steps_completed <= first_step
-
-
-def _words(verdict: Verdict, differences: Sequence[Difference], expected: Reports) -> str:
-    if verdict == "began anew":
-        return "began anew: the resumed training has reported its first step again"
-    if verdict == "exact":
-        return "exact"
-    names = list(dict.fromkeys(each.metric for each in differences))
-    if verdict == "passing":
-        last = max(each.step for each in differences)
-        return f"exact but for {', '.join(names)} up to step {last}, as a mean since the start of the process differs"
-    first = differences[0].step
-    shown = [str(each) for each in differences if each.step == first][:_MAX_DIFFERENCES]
-    exact = sorted({f"{group}.{name}" for _, group, name in expected} - set(names))
-    rest = f". Exact: {', '.join(exact)}" if exact else ""
-    return f"differs from step {first} on: {'; '.join(shown)}{rest}"
-
-
-def _unusable(facts: AttemptFacts, training: CheckedTraining) -> str | None:
-    """Returns the reason why the undisturbed training cannot be a reference, or None."""
-    if facts.status not in (0, PAUSED):
-        return f"undisturbed, the training {_failed(facts, training)}"
-    if not facts.reports:
-        return "the training has reported nothing: call report_training_metrics(), or log by one of the integrations"
-    return None
+def _reference(facts: AttemptFacts, planned_end: Disturbance, found: Reports, took_s: float) -> _Reference:
+    # What comes after a stop that was heard belongs to it, such as a last validation.
+    is_heard = facts.end == "stopped" and planned_end.how == "stop"
+    reports = facts.reports if is_heard else _up_to(planned_end, facts.reports)
+    last = reports[-1]
+    end = Disturbance("stop" if is_heard else "kill", last.steps_completed, last.group)
+    return _Reference(
+        reports=reports,
+        expected={key: value for key, value in found.items() if key[0] <= last.steps_completed},
+        end=None if facts.end == "ended" else end,
+        ignores_stops=facts.end == "hung" and planned_end.how == "stop",
+        num_saves=facts.num_saves,
+        took_s=took_s,
+        fingerprints=facts.fingerprints,
+    )
 
 
 def _failed(facts: AttemptFacts, training: CheckedTraining) -> str:
     what = "was killed, since it took too long" if facts.status is None else f"has ended with status {facts.status}"
-    return "\n    ".join([f"{what}. Its last lines:", *training.last_lines()])
+    after = f" after step {facts.reports[-1].steps_completed}" if facts.reports else ", and has reported nothing"
+    lines = training.last_lines()
+    hint = f" ({hint})" if (hint := hint_of(lines)) else ""
+    return "\n    ".join([f"{what}{after}{hint}. Its last lines:", *lines])
 
 
-def _not_deterministic(first: Reports, second: Reports) -> str:
-    differences = find_differences(first, second)
-    return (
-        f"two undisturbed trainings differ from step {differences[0].step} on: {differences[0]}. Make the script "
-        "deterministic first: seed all generators (loop.seed_all(seed)), call "
-        "torch.use_deterministic_algorithms(True), or give --tolerance"
-    )
+def _up_to(end: Disturbance, reports: Sequence[Report]) -> Sequence[Report]:
+    """Returns the reports up to the one at which the disturbance is due, or all."""
+    due = (number for number, each in enumerate(reports, 1) if end.is_due(each, number))
+    return reports[: next(due, len(reports))]

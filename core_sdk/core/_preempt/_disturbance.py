@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from typing import Literal
 
@@ -33,6 +34,8 @@ class Disturbance(msgspec.Struct, frozen=True):
     """The number of the report, or of the save, in this attempt, counted from 1; 0 if `step` says which report."""
     in_save: bool = False
     """Whether the record is a save instead: its files are written, and it is not yet visible."""
+    delay_s: float = 0.0
+    """How long after the record it happens."""
 
     def is_due(self, record: Record, number: int) -> bool:
         """Returns whether the record, which is the one of its kind with this number, is the one that is meant. Pure."""
@@ -66,6 +69,14 @@ class Disturber:
         if self._is_done or not self._planned.is_due(record, self._numbers[type(record)]):
             return
         self._is_done = True
+        if self._planned.delay_s:
+            timer = threading.Timer(self._planned.delay_s, self._disturb)
+            timer.daemon = True
+            timer.start()
+        else:
+            self._disturb()
+
+    def _disturb(self) -> None:
         if self._planned.how == "stop" and self.preempt is not None:
             self.preempt.ask_to_stop(SOURCE)
         elif self._planned.how == "sigterm":

@@ -17,7 +17,8 @@ SCRIPT = Path(__file__).with_name("forgetful.py")
 
 
 def check(forgotten: str, moments: Collection[str | int] | None = None, **options: object) -> ResumeReport:
-    return check_resume([sys.executable, str(SCRIPT), forgotten], moments=moments, **options)  # type: ignore[arg-type]
+    command = [sys.executable, str(SCRIPT), forgotten]
+    return check_resume(command, moments=moments, budget_s=3600, **options)  # type: ignore[arg-type]
 
 
 def test_an_exact_training_is_exact_at_every_moment(tmp_path: Path) -> None:

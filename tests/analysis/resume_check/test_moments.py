@@ -35,8 +35,39 @@ def test_a_training_without_saves_is_not_killed() -> None:
     """It would begin anew. Without a validation there is no end of an epoch to be seen."""
     without = [each for each in REPORTS if each.group == "training"]
 
-    assert [each.name for each in choose_moments(without, 0, MOMENTS)] == ["first", "middle", "twice", "sigterm"]
+    assert [each.name for each in choose_moments(without, 0, MOMENTS)] == ["middle", "twice", "first", "sigterm"]
     assert choose_moments(REPORTS[:1], 0, MOMENTS) == []
+
+
+def test_a_script_with_files_of_its_own_is_killed_as_well() -> None:
+    """Its saves are not known, so that it is neither killed in one nor ended before its first."""
+    without = [each for each in REPORTS if each.group == "training"]
+
+    assert [each.name for each in choose_moments(without, None, MOMENTS)] == ["middle", "kill", "twice", "sigterm"]
+
+
+def test_a_long_validation_is_disturbed_in_its_middle() -> None:
+    """The stop comes in half of its time after the report before it."""
+    times = [1.0, 2.0, 8.0, 9.0, 10.0]
+    groups = ["training", "training", "validation", "training", "training"]
+    reports = [Report(at, group, step, {}) for step, (at, group) in enumerate(zip(times, groups, strict=True), 1)]
+
+    (moment,) = choose_moments(reports, 1, ["in-validation"])
+
+    assert moment.words == "stop 3.0 s after step 2, in a validation"
+    assert moment.disturbances == (Disturbance("stop", 2, "training", delay_s=3.0),)
+    assert not choose_moments(REPORTS, 1, ["in-validation"])
+
+
+def test_a_seed_chooses_random_moments() -> None:
+    """The same seed chooses the same steps and kinds, at most one for each step, and no kill without a save."""
+    chosen = choose_moments(REPORTS, 2, [], num_random=5, seed=7)
+
+    assert chosen == choose_moments(REPORTS, 2, [], num_random=5, seed=7)
+    assert len({each.disturbances[0].step for each in chosen}) == 5
+    assert len(choose_moments(REPORTS, 2, [], num_random=99)) == 7
+    every = (choose_moments(REPORTS, 0, [], num_random=7, seed=seed) for seed in range(20))
+    assert {each.disturbances[0].how for moments in every for each in moments} == {"stop", "sigterm"}
 
 
 def test_a_number_is_a_step_at_which_anything_may_happen() -> None:
@@ -44,7 +75,7 @@ def test_a_number_is_a_step_at_which_anything_may_happen() -> None:
     chosen = choose_moments(REPORTS, 2, check_moments([3, 8, 99]), "kill")
 
     assert [each.disturbances for each in chosen] == [(Disturbance("kill", 3, "training"),)]
-    with pytest.raises(ValueError, match="'end' is no moment: give the number of a step, or one of first, middle"):
+    with pytest.raises(ValueError, match="'end' is no moment: give the number of a step, or one of middle, kill"):
         check_moments(["first", "end"])
 
 
