@@ -13,7 +13,7 @@ from core_sdk._analysis.resume_check._command import CheckedCommand
 from core_sdk._analysis.resume_check._comparing import Reports, metric_names, unsteady_metrics
 from core_sdk._analysis.resume_check._diagnosis import diagnose, unsteady_parts
 from core_sdk._analysis.resume_check._hints import hint_of
-from core_sdk._analysis.resume_check._judging import judge, not_deterministic
+from core_sdk._analysis.resume_check._judging import judge, not_deterministic, with_tensors
 from core_sdk._analysis.resume_check._moments import MOMENTS, Moment, check_moments, choose_moments
 from core_sdk._analysis.resume_check._recorded import RecordedTraining
 from core_sdk._analysis.resume_check._report import MomentResult, ResumeReport
@@ -42,6 +42,10 @@ class _Reference:
     num_saves: int | None
     """None if the script may have files of its own."""
     took_s: float
+    checkpoint_step: int
+    """The step of the last checkpoint."""
+    tensors: dict[str, str]
+    """Digests of its tensors, as far as both undisturbed trainings have the same."""
     fingerprints: tuple[Fingerprint, ...]
     unsteady_parts: frozenset[str] = frozenset()
 
@@ -154,7 +158,14 @@ class ResumeCheck:
         again = second.run_attempt(reference.end, reference.timeout_s)
         if not self._has_steady_metrics(reference.expected, second.reports()):
             return None
-        return replace(reference, unsteady_parts=unsteady_parts(facts.fingerprints, again.fingerprints))
+        step, tensors = training.last_tensors()
+        _, of_second = second.last_tensors(step)
+        return replace(
+            reference,
+            checkpoint_step=step,
+            tensors={name: digest for name, digest in tensors.items() if of_second.get(name) == digest},
+            unsteady_parts=unsteady_parts(facts.fingerprints, again.fingerprints),
+        )
 
     def _training(self, directory: Path) -> CheckedTraining:
         if self._command.metrics_from:
@@ -192,6 +203,9 @@ class ResumeCheck:
         if result.verdict == "differs":
             causes = diagnose(reference.fingerprints, attempts[-1].fingerprints, reference.unsteady_parts)
             result = replace(result, causes=tuple(causes))
+        elif result.is_exact and not self._tolerance:
+            _, tensors = training.last_tensors(reference.checkpoint_step)
+            result = with_tensors(result, reference.tensors, tensors)
         self._add(result)
 
     def _has_missed(self, facts: AttemptFacts, reference: _Reference) -> bool:
@@ -264,6 +278,8 @@ def _reference(facts: AttemptFacts, planned_end: Disturbance, found: Reports, to
         ignores_stops=facts.end == "hung" and planned_end.how == "stop",
         num_saves=facts.num_saves,
         took_s=took_s,
+        checkpoint_step=0,
+        tensors={},
         fingerprints=facts.fingerprints,
     )
 

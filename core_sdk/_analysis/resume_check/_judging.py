@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from core_sdk._analysis.resume_check._comparing import (
     Difference,
@@ -63,6 +64,17 @@ def judge(
         first_report_s=after.first_report_s,
         steps_lost=None if verdict == "began anew" else steps_lost,
     )
+
+
+def with_tensors(result: MomentResult, expected: Mapping[str, str], found: Mapping[str, str]) -> MomentResult:
+    """Returns the result, which is "differs" if tensors of the last checkpoint do; as it is if none were `found`."""
+    differing = [name for name, digest in expected.items() if found.get(name) != digest] if found else []
+    if not differing:
+        return result
+    more = f" and {len(differing) - _MAX_DIFFERENCES} more" if len(differing) > _MAX_DIFFERENCES else ""
+    named = ", ".join(differing[:_MAX_DIFFERENCES]) + more
+    words = f"differs: every number is the same, but tensors of the last checkpoint are not: {named}"
+    return replace(result, verdict="differs", words=words, tensors=tuple(differing))
 
 
 def resumed_step(attempt: AttemptFacts, expected: Reports) -> int:

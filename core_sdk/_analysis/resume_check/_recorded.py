@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -18,8 +19,11 @@ from core_sdk._ground.environment.names import DISTURBANCE_VARIABLE, FINGERPRINT
 from core_sdk._ground.records import AttemptStarted, CheckpointStored, Record, Report, StopAcknowledged
 from core_sdk._home import Home, open_view
 from core_sdk._home.journal import read_records
+from core_sdk._home.storage import storage_from_url
+from core_sdk._home.storages import storage_url
 from core_sdk.core._preempt._disturbance import Disturbance
 from core_sdk.core._recorders import Fingerprint
+from core_sdk.errors import CoreSDKError
 
 _TRIAL = 1
 _PAUSED = 75
@@ -35,6 +39,8 @@ class RecordedTraining(CheckedTraining):
         self._seed = seed
         self._reported: Reports = {}
         """What all attempts have reported, the last one last."""
+        self._saves: list[CheckpointStored] = []
+        """The checkpoints of all attempts."""
         self.home = Home(directory / "home")
 
     def run_attempt(self, disturbance: Disturbance | None, timeout_s: float) -> AttemptFacts:
@@ -69,6 +75,20 @@ class RecordedTraining(CheckedTraining):
                 if isinstance(value, int | float)
             }
 
+    def last_tensors(self, step: int | None = None) -> tuple[int, dict[str, str]]:
+        saves = [each for each in self._saves if step in (None, each.steps_completed)]
+        if not saves or importlib.util.find_spec("torch") is None:
+            return 0, {}
+        from core_sdk._analysis.tensors import digests  # imports torch
+
+        last = saves[-1]
+        try:
+            with contextlib.closing(storage_from_url(storage_url(self.home, last.storage, last.storage_id))) as storage:
+                found = digests(storage, last.storage_id)
+        except CoreSDKError:  # the training's policy has deleted it
+            found = {}
+        return last.steps_completed, found
+
     def _await(self, process: subprocess.Popen[bytes], variables: dict[str, str], timeout_s: float) -> int | None:
         for action in ("pause", "kill"):
             try:
@@ -92,6 +112,7 @@ class RecordedTraining(CheckedTraining):
         reports = tuple(each for each in records if isinstance(each, Report))
         stop = next((each for each in records if isinstance(each, StopAcknowledged)), None)
         saves = [each for each in records if isinstance(each, CheckpointStored)]
+        self._saves += saves
         last = saves[-1] if saves and stop is not None and saves[-1].time >= stop.time else None
         is_known = start is not None and not self._command.has_own_checkpoints
         return AttemptFacts(

@@ -36,6 +36,8 @@ class MomentResult:
     differences: tuple[Difference, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
     """The metric that differs first, around the step where it does."""
+    tensors: tuple[str, ...] = ()
+    """The tensors of the last checkpoint that differ, although no number does, by file and name."""
     causes: tuple[str, ...] = ()
     """The parts that the resumed training has forgotten, as far as its first steps show them."""
     save_s: float | None = None

@@ -66,6 +66,13 @@ class CheckedTraining(ABC):
     def reports(self) -> Reports:
         """Returns all numbers of the training that no later attempt has replaced."""
 
+    def last_tensors(self, step: int | None = None) -> tuple[int, dict[str, str]]:
+        """Returns digests of the tensors of the newest checkpoint, or of the newest one of this step, and its step.
+
+        There are none without a checkpoint that Core SDK can read.
+        """
+        return 0, {}
+
     def last_lines(self, num_lines: int = 10) -> list[str]:
         with contextlib.suppress(OSError):
             return self.log_path.read_text(errors="replace").splitlines()[-num_lines:]

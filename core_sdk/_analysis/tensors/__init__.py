@@ -6,5 +6,6 @@ it; `_export` writes tensors under the names that `transformers` reads. Nothing 
 torch.
 """
 
+from core_sdk._analysis.tensors._digests import digests
 from core_sdk._analysis.tensors._export import Exported, export
 from core_sdk._analysis.tensors._reading import StoredTensor, describe

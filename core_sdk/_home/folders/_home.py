@@ -88,6 +88,14 @@ class Home:
     def _adopted_path(self) -> Path:
         return self.root / "adopted.json"
 
+    def is_first_resume(self) -> bool:
+        """Returns whether no call for this home has returned True before."""
+        try:
+            (self.root / "resumed").touch(exist_ok=False)
+        except OSError:
+            return False
+        return True
+
     @classmethod
     def create(cls, root: Path) -> Home:
         """Opens the home at `root`, and makes it if it does not exist.

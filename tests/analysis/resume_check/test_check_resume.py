@@ -104,6 +104,16 @@ def test_what_a_torch_training_forgets_is_named(forgotten: str, cause: str) -> N
     assert moment.causes[0].startswith(cause), moment.causes
 
 
+def test_tensors_of_the_last_checkpoint_are_compared() -> None:
+    """A tensor that no metric shows differs."""
+    report = check_resume([sys.executable, str(SCRIPT.with_name("unreported.py"))], moments=[3], budget_s=3600)
+
+    (moment,) = report.moments
+    assert moment.verdict == "differs"
+    assert moment.tensors == ("state.pt: hidden",)
+    assert "every number is the same" in moment.words
+
+
 def test_fingerprints_change_no_number(tmp_path: Path) -> None:
     """A checked training reports what the same script reports alone."""
     script = str(SCRIPT.with_name("forgetful_torch.py"))

@@ -143,6 +143,16 @@ def test_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, cli: Cli,
     assert folder.attempts() == [1, 2]
 
 
+def test_the_first_resume_in_a_home_mentions_the_check(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """Later ones do not."""
+    trial_with_checkpoints(home, write_script(RESTORING))
+
+    first, second = cli("trial", "resume", "1"), cli("trial", "resume", "1", "--again")
+
+    assert first.errors.count("`core-sdk check-resume -- COMMAND` shows whether") == 1
+    assert "check-resume" not in second.errors
+
+
 def test_a_trial_none_of_whose_checkpoints_can_be_read_is_not_begun_anew(
     home: Home, cli: Cli, write_script: WriteScript
 ) -> None:

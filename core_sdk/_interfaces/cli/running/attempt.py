@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from core_sdk._execution.agent.starting import Agent
+from core_sdk._ground.environment import is_quiet
 from core_sdk._ground.records import TrialInfo
 from core_sdk._home.attempts.continuation import Continuation, describe_end, what_is_hidden
 from core_sdk._home.attempts.ending import further_trials, read_end, read_settled
@@ -160,6 +161,8 @@ def _tell_continuation(continuation: Continuation, folder: TrialFolder, trial: T
         names = [trial.keep] if isinstance(trial.keep, str) else trial.keep
         kept = "" if names is None else f", keep={','.join(names)}"
         say(f"continuing from checkpoint {checkpoint.storage_id} (steps_completed={checkpoint.steps_completed}{kept})")
+        if not is_quiet() and Home(folder.home_root).is_first_resume():
+            say("`core-sdk check-resume -- COMMAND` shows whether a training goes on exactly")
 
 
 def exit_status(state: TrialState, code: int | None) -> int:
