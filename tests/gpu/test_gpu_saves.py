@@ -67,6 +67,22 @@ def test_tensors_of_a_gpu_are_copied_into_pinned_memory() -> None:
     assert len(addresses) == 1
 
 
+def test_a_save_leaves_no_trace_in_the_generators_of_the_gpu(context: core.Context) -> None:
+    """Numbers that are drawn on the GPU during a save change neither those of the training nor those of a resume."""
+    torch.cuda.manual_seed(1)
+    expected = torch.rand(3, device="cuda")
+    torch.cuda.manual_seed(1)
+    state = loop.State()
+
+    context.info.latest_checkpoint = state.save(
+        context, steps_completed=1, write=lambda directory: torch.rand(3, device="cuda")
+    )
+
+    assert torch.equal(torch.rand(3, device="cuda"), expected)
+    assert state.restore(context)
+    assert torch.equal(torch.rand(3, device="cuda"), expected)
+
+
 @pytest.mark.parametrize("wait", [True, False], ids=["at once", "in the background"])
 def test_what_changes_after_a_save_does_not_show_in_it(context: core.Context, wait: bool) -> None:
     """The checkpoint has the bits of the moment of the call, although all tensors change right after it."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from pytorch.trials import NUM_SAMPLES, LineTrial, dataset
-from torch.utils.data import BatchSampler, RandomSampler, Sampler, Subset
+from torch.utils.data import BatchSampler, RandomSampler, Sampler, Subset, TensorDataset
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from core_sdk.errors import DataError, NotExactError, StateMismatchError
@@ -176,3 +176,16 @@ def test_a_checkpoint_of_another_model_is_refused_by_names_and_shapes() -> None:
     words = r"does not fit .*model.* 0\.weight.*Build it with the hyperparameters"
     with pytest.raises(StateMismatchError, match=words), init() as context:
         Trainer(Larger(context), context).fit(max_length=Batch(2), latest_checkpoint=first_result.latest_checkpoint)
+
+
+def test_a_resume_with_other_data_says_so_or_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """A checkpoint of a Trainer has the fingerprint of its data. A loader made by `resumable()` may be strict."""
+    other = TensorDataset(*(3 * values for values in dataset().tensors))
+    result, _ = fit(lambda: DataLoader(dataset(), 4), max_length=Batch(2))
+    latest = result.latest_checkpoint
+
+    with pytest.raises(DataError, match="the checksum of some samples was"):
+        fit(lambda: resumable(DataLoader(other, 4), data="strict"), max_length=Batch(3), latest_checkpoint=latest)
+    fit(lambda: DataLoader(other, 4), max_length=Batch(3), latest_checkpoint=latest)
+
+    assert [each.message for each in caplog.records if "not those of the checkpoint" in each.message] != []

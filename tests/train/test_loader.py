@@ -214,3 +214,16 @@ def test_a_dataset_that_is_none_is_refused_by_name() -> None:
         assert train.get_dataset_shard("numbers") is train.get_dataset_shard("numbers")
 
     TorchTrainer(function, scaling_config=ScalingConfig(num_workers=0), datasets={"number": 3, "numbers": [1, 2]}).fit()
+
+
+def test_a_shard_of_other_data_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """The position of a dataset's shard has a fingerprint of the whole dataset."""
+    shard = DatasetShard([*range(8)], None, CPU)
+    next(shard.iter_batches(batch_size=2))
+    state = shard.state_dict()
+
+    for last in (7, 9):
+        resumed = DatasetShard([*range(7), last], None, CPU)
+        resumed.load_state_dict(state)
+        next(resumed.iter_batches(batch_size=2))
+        assert len(caplog.records) == (last != 7)
