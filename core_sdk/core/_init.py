@@ -36,7 +36,7 @@ from core_sdk.core._context import Context, Service
 from core_sdk.core._preempt import PreemptMode
 from core_sdk.core._preempt._disturbance import disturber
 from core_sdk.core._ranks import joined_ranks, on_all_ranks, only_rank
-from core_sdk.core._recorders import EnvironmentRecorder, FingerprintRecorder, SourceRecorder
+from core_sdk.core._recorders import EnvironmentRecorder, FingerprintRecorder, SourceRecorder, path_of_rank
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.core._settings import ProcessSettings
@@ -185,10 +185,11 @@ def init(
     if ranks.is_chief:
         record_policy(attempt, configured)
     recorders = _recorders(attempt) if ranks.is_chief else []
-    if ranks.is_chief and (path := fingerprints_path()) is not None:
-        fingerprints = FingerprintRecorder(path, attempt.start.resumed_steps)
+    if (path := fingerprints_path()) is not None:
+        fingerprints = FingerprintRecorder(path_of_rank(path, ranks.rank), attempt.start.resumed_steps, ranks.rank)
         recorders.append(fingerprints)
-        attempt = replace(attempt, journal=HeardJournal(attempt.journal, fingerprints.hear))
+        if ranks.is_chief:
+            attempt = replace(attempt, journal=HeardJournal(attempt.journal, fingerprints.hear))
     if (disturbing := disturber() if ranks.is_chief else None) is not None:
         attempt = replace(attempt, journal=disturbing.heard(attempt.journal))
     context = Context(

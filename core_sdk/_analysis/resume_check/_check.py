@@ -11,7 +11,8 @@ from pathlib import Path
 
 from core_sdk._analysis.resume_check._command import CheckedCommand
 from core_sdk._analysis.resume_check._comparing import Reports, metric_names, unsteady_metrics
-from core_sdk._analysis.resume_check._diagnosis import diagnose, unsteady_parts
+from core_sdk._analysis.resume_check._diagnosis._diagnosing import first_unsteady_parts, unsteady_parts
+from core_sdk._analysis.resume_check._diagnosis._explaining import explained
 from core_sdk._analysis.resume_check._hints import hint_of
 from core_sdk._analysis.resume_check._judging import judge, not_deterministic, with_tensors
 from core_sdk._analysis.resume_check._moments import MOMENTS, Moment, check_moments, choose_moments
@@ -157,6 +158,8 @@ class ResumeCheck:
         second = self._training(root / "undisturbed-2")
         again = second.run_attempt(reference.end, reference.timeout_s)
         if not self._has_steady_metrics(reference.expected, second.reports()):
+            if self.report.problem and (first := first_unsteady_parts(facts.fingerprints, again.fingerprints)):
+                self.report.problem += f". What is the first to differ: {', '.join(first)}"
             return None
         step, tensors = training.last_tensors()
         _, of_second = second.last_tensors(step)
@@ -200,12 +203,11 @@ class ResumeCheck:
         ignored = frozenset(self.report.not_compared)
         found = training.reports()
         result = judge(moment, attempts, reference.expected, found, ignored=ignored, tolerance=self._tolerance)
-        if result.verdict == "differs":
-            causes = diagnose(reference.fingerprints, attempts[-1].fingerprints, reference.unsteady_parts)
-            result = replace(result, causes=tuple(causes))
-        elif result.is_exact and not self._tolerance:
+        if result.is_exact and not self._tolerance:
             _, tensors = training.last_tensors(reference.checkpoint_step)
             result = with_tensors(result, reference.tensors, tensors)
+        last_step = self.report.last_step if reference.end is None else None
+        result = explained(result, attempts, reference.fingerprints, reference.unsteady_parts, last_step=last_step)
         self._add(result)
 
     def _has_missed(self, facts: AttemptFacts, reference: _Reference) -> bool:

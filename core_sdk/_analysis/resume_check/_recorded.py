@@ -14,7 +14,6 @@ import msgspec
 from core_sdk._analysis.resume_check._command import CheckedCommand
 from core_sdk._analysis.resume_check._comparing import Reports, merged
 from core_sdk._analysis.resume_check._training import GRACE_S, AttemptFacts, CheckedTraining, End
-from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.environment.names import DISTURBANCE_VARIABLE, FINGERPRINTS_VARIABLE, HOME_VARIABLE
 from core_sdk._ground.records import AttemptStarted, CheckpointStored, Record, Report, StopAcknowledged
 from core_sdk._home import Home, open_view
@@ -22,7 +21,7 @@ from core_sdk._home.journal import read_records
 from core_sdk._home.storage import storage_from_url
 from core_sdk._home.storages import storage_url
 from core_sdk.core._preempt._disturbance import Disturbance
-from core_sdk.core._recorders import Fingerprint
+from core_sdk.core._recorders import read_fingerprints
 from core_sdk.errors import CoreSDKError
 
 _TRIAL = 1
@@ -123,7 +122,7 @@ class RecordedTraining(CheckedTraining):
             num_saves=len(saves),
             save_s=None if last is None or stop is None else last.time - stop.time,
             first_report_s=reports[0].time - start.time if reports and start is not None else None,
-            fingerprints=_read_fingerprints(fingerprints),
+            fingerprints=read_fingerprints(fingerprints),
         )
 
 
@@ -137,9 +136,3 @@ def _end(status: int | None, disturbance: Disturbance | None) -> End:
             return "stopped"
     is_signalled = disturbance is not None and disturbance.how != "stop"
     return "stopped" if is_signalled else "failed"
-
-
-def _read_fingerprints(path: Path) -> tuple[Fingerprint, ...]:
-    # The last line of a training that was killed may be cut.
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return tuple(map(json_decoder(Fingerprint), lines))

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
-from core_sdk._analysis.resume_check._diagnosis import diagnose, unsteady_parts
+from core_sdk._analysis.resume_check._diagnosis._diagnosing import diagnose, first_unsteady_parts, unsteady_parts
 from core_sdk.core._recorders import Fingerprint
 
 
 def parts(number: int, **changed: str | None) -> dict[str, str]:
     """Returns the parts before a step, and these changes; None takes one away."""
     usual = {
-        "inputs": f"batch {number}",
-        "torch's generator": f"drawn {number}",
-        "optimizer: parameters": f"weights {number}",
-        "optimizer: exp_avg": f"mean {number}",
+        "optimizer: parameters": f"weights{number} biases{number}",
+        "optimizer: exp_avg": f"a{number} b{number} c",
         "optimizer: learning rate": "0.1",
-        "scheduler": f"epoch {number}",
+        "buffers of Net: running_mean": f"mean{number}",
+        "Averaged: parameters that no optimizer trains": f"ema{number}",
+        "scheduler: last_epoch": f"{number}",
+        "scaler: scale": f"{2 * number}.0",
+        "sampler: epoch": f"{number // 4}",
+        "torch's generator": f"drawn{number}",
+        "the loader's generator": f"order{number}",
+        "variable best of train.py": f"0.{number}",
+        "variable bad of train.py": f"{number}",
+        "variable resumed of train.py": "False",
+        "inputs": f"batch{number}",
+        "inputs: shapes": "(8, 4)",
     }
-    names = {name.replace("optimizer: ", "").split("'")[0].replace(" ", "_"): name for name in usual}
-    merged = {**usual, **{names[name]: value for name, value in changed.items()}}
-    return {name: value for name, value in merged.items() if value is not None}
+    named = {"".join(each for each in name if each.isalpha()): name for name in usual}
+    given = {named[name.replace("_", "")]: value for name, value in changed.items()}
+    return {name: value for name, value in {**usual, **given}.items() if value is not None}
 
 
-UNDISTURBED = [Fingerprint(number, 0, parts(number)) for number in range(10)]
+def trained(first: int, last: int, changed: Mapping[str, str | None] | None = None, rank: int = 0) -> list[Fingerprint]:
+    """Returns the fingerprints of these steps, each of which is reported. The changes are those of the first one."""
+    found = [Fingerprint("start", first, {}, rank)]
+    for number in range(first, last):
+        found.append(Fingerprint("forward", number, parts(number, **(changed or {} if number == first else {})), rank))
+        found.append(Fingerprint("step", number, {"gradients": f"{number}", "batches": f"a{number} b{number}"}, rank))
+        found += [Fingerprint("training", number + 1, {})] if rank == 0 else []
+    return found
+
+
+UNDISTURBED = trained(0, 10)
 
 
 @pytest.mark.parametrize(
@@ -31,46 +52,120 @@ UNDISTURBED = [Fingerprint(number, 0, parts(number)) for number in range(10)]
     [
         ({}, []),
         (
-            {"parameters": "weights 0"},
-            ["the parameters of the optimizer are the initial ones: the model is not loaded"],
+            {"optimizer_parameters": "weights0 biases0"},
+            ["the parameters of the optimizer are the initial ones: the model is not in the checkpoint, or not loaded"],
         ),
-        ({"parameters": "weights 4"}, ["the parameters of the optimizer are others, of its state after step 4: "]),
         (
-            {"parameters": "noise"},
-            ["the parameters of the optimizer are others, of no step of the undisturbed training"],
+            {"optimizer_parameters": "weights4 biases4"},
+            ["the parameters of the optimizer are others, of their state a"],
         ),
-        ({"exp_avg": None}, ["the state of the optimizer is empty (exp_avg): it is not in the checkpoint"]),
-        ({"exp_avg": "mean 2"}, ["the state of the optimizer differs (exp_avg)"]),
-        ({"learning_rate": "0.2"}, ["the learning rate is 0.2 instead of 0.1: the scheduler is not loaded"]),
         (
-            {"exp_avg": None, "learning_rate": "0.2"},
-            ["the state of the", "the learning rate is 0.2 instead of 0.1: it belongs"],
+            {"optimizer_parameters": "weights5 biases5"},
+            ["the parameters of the optimizer are those before the last st"],
         ),
-        ({"scheduler": "epoch 0"}, ["the scheduler has another state"]),
-        ({"inputs": "batch 0"}, ["the model is called with the batch after step 0 of the undisturbed training"]),
+        ({"optimizer_parameters": "weights6 noise"}, ["the parameters of the optimizer are others (1 of 2), of no "]),
+        ({"optimizer_exp_avg": None}, ["the state of the optimizer is empty (exp_avg): it is not in the checkpoint"]),
+        ({"optimizer_exp_avg": "a6 0 c"}, ["the state of the optimizer differs (exp_avg of 1 of 3)"]),
+        (
+            {"optimizer_exp_avg": "a5 b5 c"},
+            ["the state of the optimizer differs (exp_avg of 2 of 3): it is saved before"],
+        ),
+        ({"optimizer_learning_rate": "0.2"}, ["the learning rate is 0.2 instead of 0.1: the scheduler is not in"]),
+        (
+            {"optimizer_exp_avg": None, "optimizer_learning_rate": "0.2"},
+            ["the state of the", "the learning rate is 0.2 instead of 0.1: it belongs to the optimizer's state"],
+        ),
+        ({"scheduler_last_epoch": "0"}, ["the scheduler has another state (last_epoch 0 instead of 6)"]),
+        ({"scaler_scale": "1.0"}, ["the scaler has another state (scale 1.0 instead of 12.0)"]),
+        ({"sampler_epoch": "0"}, ["the sampler's epoch is 0 instead of 1: call set_epoch()"]),
+        ({"buffers_of_Net_running_mean": "mean0"}, ["the buffers of Net differ (running_mean): they are not in the"]),
+        ({"Averaged_parameters_that_no_optimizer_trains": "0"}, ["Averaged, which no optimizer trains, has other par"]),
+        (
+            {"inputs": "batch0"},
+            ["the model is called with the batch after step 0 of the undisturbed training, th"],
+        ),
         ({"inputs": "other"}, ["the model is called with a batch that the undisturbed training never had in a step"]),
-        ({"torch": "drawn 0"}, ["torch's generator has another state"]),
-        ({"inputs": "other", "torch": "other"}, ["the model is called with a batch", "torch's generator"]),
+        (
+            {"inputs": "x y", "inputs_shapes": "(4, 4)"},
+            ["the model is called with inputs of shape (4", "the m"],
+        ),
+        ({"torchs_generator": "drawn0"}, ["torch's generator has another state: it is not in the checkpoint"]),
+        ({"the_loaders_generator": "0"}, ["the loader's generator has another state"]),
+        ({"inputs": "x y", "torchs_generator": "z"}, ["torch's generator", "the model is called with a batch"]),
+        (
+            {"inputs": "batch3", "torchs_generator": "z"},
+            ["the model is called with the batch", "torch's gener"],
+        ),
+        (
+            {"variable_best_of_trainpy": "inf"},
+            ["the variable best of train.py is inf instead of 0.6: it is not in the"],
+        ),
+        ({"variable_best_of_trainpy": "inf", "scaler_scale": "1.0"}, ["the scaler has another state"]),
+        ({"variable_resumed_of_trainpy": "True"}, []),
     ],
 )
 def test_the_first_step_after_a_resume_tells_what_was_forgotten(
     changed: dict[str, str | None], causes: list[str]
 ) -> None:
-    """Each part that differs is a cause, in the order of the causes; what is right is none."""
-    resumed = [Fingerprint(6, 0, parts(6, **changed)), Fingerprint(7, 0, parts(7, torch="later"))]
+    """Each part that differs is a cause, in the order of the causes; what never changes is none."""
+    found = diagnose(UNDISTURBED, trained(6, 10, changed), frozenset())
 
-    found = diagnose(UNDISTURBED, resumed, frozenset())
-
-    expected = causes or ["torch's generator has another state"]
-    assert len(found) == len(expected)
-    assert all(one.startswith(other) for one, other in zip(found, expected, strict=True)), found
+    assert len(found) == len(causes), found
+    assert all(one.startswith(other) for one, other in zip(found, causes, strict=True)), found
 
 
 def test_what_differs_between_undisturbed_trainings_is_no_cause() -> None:
-    """A generator that nobody has seeded is left out, and so is a step that the undisturbed training never had."""
-    second = [Fingerprint(number, 0, parts(number, torch=f"else {number}")) for number in range(10)]
+    """A generator that nobody has seeded is left out, and named where nothing else can be said."""
+    second = trained(0, 10, {"torchs_generator": "else"})
     unsteady = unsteady_parts(UNDISTURBED, second)
 
     assert unsteady == {"torch's generator"}
-    assert diagnose(UNDISTURBED, [Fingerprint(6, 0, parts(6, torch="third"))], unsteady) == []
-    assert diagnose(UNDISTURBED, [Fingerprint(60, 0, parts(6, inputs="other"))], unsteady) == []
+    assert first_unsteady_parts(UNDISTURBED, second) == ["torch's generator"]
+    assert diagnose(UNDISTURBED, trained(6, 10, {"torchs_generator": "third"}), unsteady) == []
+
+
+def test_a_save_that_draws_is_the_cause() -> None:
+    """A generator that changes between the stop and the end of its save is in the checkpoint as it is then."""
+    stopped = [Fingerprint("stop", 6, {"torch's generator": "a"}), Fingerprint("save", 6, {"torch's generator": "b"})]
+
+    found = diagnose(UNDISTURBED, trained(6, 10, {"torchs_generator": "c"}), frozenset(), stopped)
+
+    assert found == ["torch's generator has another state: the save draws from it"]
+
+
+def test_accumulated_gradients_are_lost() -> None:
+    """All is equal before the batches of a step that has only the last ones, and the gradients differ at the step."""
+    resumed = trained(6, 10)
+    resumed[2] = Fingerprint("step", 6, {"gradients": "of one", "batches": "b6"})
+
+    (cause,) = diagnose(UNDISTURBED, resumed, frozenset())
+
+    assert cause.startswith("a step is taken with 1 of its 2 batches: the gradients that were accumulated")
+
+
+def test_a_step_is_counted_otherwise() -> None:
+    """The counter alone may be wrong, or all of an older checkpoint may have been loaded."""
+    wrong = [
+        Fingerprint("start", 6, {}),
+        *(Fingerprint(each.event, each.after + 1, each.parts) for each in UNDISTURBED[19:]),
+    ]
+    older = [Fingerprint("start", 6, {}, notes=["step_4 was read"]), *trained(4, 10)[1:]]
+
+    words = "the first step after the resume is reported as step"
+    assert diagnose(UNDISTURBED, wrong, frozenset()) == [
+        f"{words} 8 instead of 7: the counter of steps is restored wrongly"
+    ]
+    assert diagnose(UNDISTURBED, older, frozenset()) == [
+        "step_4 was read",
+        f"{words} 5 instead of 7: the training goes on from an older checkpoint",
+    ]
+
+
+def test_another_rank_has_forgotten_something() -> None:
+    """Ranks that do not report are compared by the steps that they take with the chief."""
+    undisturbed = [*UNDISTURBED, *trained(0, 10, rank=1)]
+    resumed = [*trained(6, 10), *trained(6, 10, {"buffers_of_Net_running_mean": "mean of rank 0"}, rank=1)]
+
+    (cause,) = diagnose(undisturbed, resumed, frozenset())
+
+    assert cause.startswith("rank 1: the buffers of Net differ (running_mean)")
