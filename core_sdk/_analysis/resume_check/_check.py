@@ -157,9 +157,10 @@ class ResumeCheck:
 
         second = self._training(root / "undisturbed-2")
         again = second.run_attempt(reference.end, reference.timeout_s)
-        if not self._has_steady_metrics(reference.expected, second.reports()):
-            if self.report.problem and (first := first_unsteady_parts(facts.fingerprints, again.fingerprints)):
-                self.report.problem += f". What is the first to differ: {', '.join(first)}"
+        first_parts = first_unsteady_parts(facts.fingerprints, again.fingerprints)
+        unsteady = unsteady_parts(facts.fingerprints, again.fingerprints)
+        if not self._has_steady_metrics(reference.expected, second.reports(), unsteady):
+            self.report.problem += f". What is the first to differ: {', '.join(first_parts)}" if first_parts else ""
             return None
         step, tensors = training.last_tensors()
         _, of_second = second.last_tensors(step)
@@ -167,7 +168,7 @@ class ResumeCheck:
             reference,
             checkpoint_step=step,
             tensors={name: digest for name, digest in tensors.items() if of_second.get(name) == digest},
-            unsteady_parts=unsteady_parts(facts.fingerprints, again.fingerprints),
+            unsteady_parts=unsteady,
         )
 
     def _training(self, directory: Path) -> CheckedTraining:
@@ -175,12 +176,13 @@ class ResumeCheck:
             return WatchedTraining(self._command, directory)
         return RecordedTraining(self._command, directory, seed=self._seed)
 
-    def _has_steady_metrics(self, expected: Reports, second: Reports) -> bool:
+    def _has_steady_metrics(self, expected: Reports, second: Reports, unsteady_parts: frozenset[str]) -> bool:
         """Takes note of the metrics that are not compared, and returns whether others are left."""
         unsteady = unsteady_metrics(expected, second)
         if unsteady and not self._tolerance:
             self.report.not_compared = sorted(unsteady)
-            if unsteady >= set(metric_names(expected)):
+            # Where parameters differ, what is equal, such as a scale, proves nothing.
+            if unsteady >= set(metric_names(expected)) or any(each.endswith(": parameters") for each in unsteady_parts):
                 self.report.problem = not_deterministic(expected, second)
                 return False
             self._tell(f"not compared, since two undisturbed trainings differ: {', '.join(sorted(unsteady))}")
