@@ -61,7 +61,8 @@ def unsteady_parts(first: Sequence[Fingerprint], second: Sequence[Fingerprint]) 
 
 def first_unsteady_parts(first: Sequence[Fingerprint], second: Sequence[Fingerprint]) -> list[str]:
     """Returns some parts that are the first to differ between two undisturbed trainings. Pure."""
-    return next((differing[:_MAX_UNSTEADY] for differing in _differences(first, second) if differing), [])
+    differing = next((each for each in _differences(first, second) if each), [])
+    return sorted(differing, key=lambda name: name.startswith("variable "))[:_MAX_UNSTEADY]
 
 
 def _differences(first: Sequence[Fingerprint], second: Sequence[Fingerprint]) -> Iterator[list[str]]:
