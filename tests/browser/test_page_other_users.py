@@ -111,7 +111,7 @@ class Stranger:
     @property
     def heard(self) -> str:
         """Returns all addresses, headers and bodies that the server got."""
-        return "\n".join(self._lines())
+        return "\n".join(line for line in self._lines() if not line.isdecimal())
 
     def end(self) -> None:
         self._process.kill()
