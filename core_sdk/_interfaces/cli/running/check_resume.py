@@ -101,6 +101,7 @@ def check_resume(
 
     Exit status: 0 if the training goes on exactly at every moment that was tried, 1 if not, 2 if it cannot be judged.
     """
+    from core_sdk._analysis.charts.svg import write_picture
     from core_sdk._analysis.resume_check import ResumeCheck, parting_charts
     from core_sdk._interfaces.render.drawing import check_format, draw_charts
     from core_sdk._interfaces.render.output import print_object
@@ -133,8 +134,8 @@ def check_resume(
         if charts and output is None:
             draw_charts(charts[:1], None)
         typer.echo(_conclusion(report))
-    if charts and output is not None:
-        draw_charts(charts, output)
+    if output is not None and (drawable := [each for each in charts if each.strokes]):
+        write_picture(output, drawable)
     raise typer.Exit(2 if report.problem else int(not report.is_exact))
 
 
