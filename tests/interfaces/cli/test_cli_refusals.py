@@ -158,5 +158,6 @@ def test_the_help_cuts_no_sentence(cli: Cli) -> None:
     for path, group in {(): root, **groups}.items():
         shown = " ".join(cli(*path, "--help", COLUMNS="80").output.split())
         assert "..." not in shown.partition("Commands:")[2]
-        for command in group.commands.values():
+        for name in group.list_commands(None):
+            command = group.get_command(None, name)
             assert " ".join(command.help.partition("\n\n")[0].split()) in shown
