@@ -54,6 +54,7 @@ def check_faults(steps: list[int]) -> None:
     assert not unnamed, {step: forgetful[steps.index(step)].lines() for step in unnamed}
 
 
+@pytest.mark.timeout(600)
 def test_two_faults_are_named() -> None:
     """An averaged copy that was not loaded, and a save that draws, are the first causes."""
     check_faults([16, 34])
@@ -65,6 +66,7 @@ def test_every_fault_is_named() -> None:
     check_faults(list(CAUSES))
 
 
+@pytest.mark.timeout(600)
 def test_a_seed_from_the_clock_is_named() -> None:
     """What differs between undisturbed trainings is named."""
     report = check_resume([sys.executable, str(SCRIPT), "time seed"], moments=[13])
@@ -74,6 +76,7 @@ def test_a_seed_from_the_clock_is_named() -> None:
     assert "the sampler's generator" in report.problem
 
 
+@pytest.mark.timeout(600)
 def test_augmentation_in_workers_is_named() -> None:
     """The main process has restored all its generators; those of the workers begin anew."""
     report = check_resume([sys.executable, str(SCRIPT), "workers"], moments=[15])
@@ -83,6 +86,7 @@ def test_augmentation_in_workers_is_named() -> None:
     assert "as by workers" in moment.causes[0]
 
 
+@pytest.mark.timeout(600)
 def test_statistics_of_another_rank_are_named() -> None:
     """The chief has restored its own."""
     launch = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--"]
