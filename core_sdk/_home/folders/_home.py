@@ -91,7 +91,7 @@ class Home:
     def is_first_resume(self) -> bool:
         """Returns whether no call for this home has returned True before."""
         try:
-            (self.root / "resumed").touch(exist_ok=False)
+            write_atomically(self.root / "resumed", b"", overwrite=False, is_durable=False)
         except OSError:
             return False
         return True
