@@ -38,7 +38,7 @@ class _Reference:
     reports: Sequence[Report]
     expected: Reports
     end: Disturbance | None
-    """What ends the other trainings at the same report; None if it has come to its own end."""
+    """The disturbance that ends the other trainings at the same report; None if this one came to its own end."""
     ignores_stops: bool
     num_saves: int | None
     """None if the script may have files of its own."""

@@ -1,4 +1,4 @@
-"""What the last lines of a training that has failed mean for who checks it."""
+"""Explains the last lines of a training that has failed to the person who checks it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class MetricFiles:
         self._seen: dict[Path, tuple[int, int]] = {}
         """The size and the time of each file, when it was last read."""
         self._num_taken: dict[Path, int] = {}
-        """How many reports of each file were taken."""
+        """The number of reports of each file that were taken."""
 
     def take_new(self) -> list[Report]:
         """Returns what was written since the last call, in order. A file that is shorter than before is all new."""

@@ -37,7 +37,7 @@ class RecordedTraining(CheckedTraining):
         super().__init__(command, directory)
         self._seed = seed
         self._reported: Reports = {}
-        """What all attempts have reported, the last one last."""
+        """The reports of all attempts, the last one last."""
         self._saves: list[CheckpointStored] = []
         """The checkpoints of all attempts."""
         self.home = Home(directory / "home")

@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""Holds the result of a check, and writes it as lines."""
 
 from __future__ import annotations
 

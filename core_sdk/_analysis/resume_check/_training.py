@@ -15,9 +15,9 @@ from core_sdk.core._preempt._disturbance import Disturbance
 from core_sdk.core._recorders import Fingerprint
 
 End = Literal["ended", "stopped", "failed", "hung"]
-"""How an attempt has ended: by itself, by the disturbance, with an error, or killed when its time was over."""
+"""The ways in which an attempt ends: by itself, by the disturbance, with an error, or killed when its time was over."""
 GRACE_S = 60.0
-"""How long an attempt may take to stop."""
+"""The time in seconds that an attempt may take to stop."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class AttemptFacts:
     save_s: float | None = None
     """From the stop to the end of the save that follows; None without a stop or a save."""
     first_report_s: float | None = None
-    """From `init()`, or the start of the process, to the first report."""
+    """The seconds from `init()`, or from the start of the process, to the first report."""
     fingerprints: tuple[Fingerprint, ...] = ()
     """The state before each step of an optimizer."""
 

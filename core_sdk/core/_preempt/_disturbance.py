@@ -22,7 +22,7 @@ How = Literal["stop", "sigterm", "kill"]
 
 
 class Disturbance(msgspec.Struct, frozen=True):
-    """What happens to a training, once, right after a record of its attempt. The default record is a report.
+    """A disturbance of a training, once, right after a record of its attempt. The default record is a report.
 
     The report is the first of `group` (any, if empty) at `step` or beyond it, or else the one with this `number`.
     """
@@ -35,7 +35,7 @@ class Disturbance(msgspec.Struct, frozen=True):
     in_save: bool = False
     """Whether the record is a save instead: its files are written, and it is not yet visible."""
     delay_s: float = 0.0
-    """How long after the record it happens."""
+    """The time in seconds from the record to the disturbance."""
 
     def is_due(self, record: Record, number: int) -> bool:
         """Returns whether the record, which is the one of its kind with this number, is the one that is meant. Pure."""

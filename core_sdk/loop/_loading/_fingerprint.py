@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of the data themselves, so that a resume can say if they have changed.
+"""Takes a fingerprint of the data, which a checkpoint keeps so that a resume can say if they have changed.
 
 Nothing is asked of a dataset that may be slow, or draw random numbers: no sample is fetched from a class of the user's.
 """
@@ -76,7 +76,7 @@ def _length(dataset: Any) -> int | None:
         return None  # it may have to be read for that
     try:
         return len(dataset)
-    except (TypeError, NotImplementedError):
+    except (TypeError, NotImplementedError):  # a dataset whose class has no length
         return None
 
 

@@ -32,7 +32,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     """Digests, or short values, by the names of the parts. Several are separated by spaces."""
     rank: int = 0
     notes: list[str] = []
-    """What of the restore may be a mistake; only in the first fingerprint of an attempt."""
+    """The possible mistakes of the restore; only in the first fingerprint of an attempt."""
 
     @property
     def is_report(self) -> bool:
