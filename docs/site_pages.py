@@ -21,10 +21,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import click
 import core_api_page
 import page_splitting
-import typer
-import typer.main
 
 from core_sdk._ground.version import __version__
 from core_sdk._interfaces.cli._app import app
@@ -131,15 +130,15 @@ def exported(module: ModuleType) -> dict[str, Any]:
 
 def commands() -> Iterator[str]:
     """Yields a page with each command of `core-sdk`, its arguments and its options."""
-    root = typer.main.get_command(app)
+    root = app
     yield "# Commands\n\nEvery command with its options. [The command line](cli.md) shows how they are used.\n"
-    yield from _of_group(root, typer.Context(root, info_name="core-sdk"))
+    yield from _of_group(root, click.Context(root, info_name="core-sdk"))
 
 
-def _of_group(group: Any, context: typer.Context) -> Iterator[str]:
+def _of_group(group: Any, context: click.Context) -> Iterator[str]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        inner = typer.Context(command, info_name=name, parent=context)
+        inner = click.Context(command, info_name=name, parent=context)
         if command.hidden:
             continue
         yield f"{'#' * (context.command_path.count(' ') + 2)} {inner.command_path}\n"

@@ -136,13 +136,11 @@ def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCli]:
         for _, name, _ in pkgutil.walk_packages(cli.__path__, "core_sdk._interfaces.cli.")
         if "__main__" not in name
     ]
-    # typer reads pydantic, where it is installed, when it first converts an argument.
     others = [
         "core_sdk.client",
         "core_sdk._home.storage.directory",
         "core_sdk._home.index",
         "rich.table",
-        "typer._adapters",
     ]
     with warm_program("core_sdk._interfaces.cli:main", *commands, *others) as program:
         yield WarmCli(program, tmp_path_factory.mktemp("cli"))

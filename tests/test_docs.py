@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 import requests
-import typer.main
 from buckets.strict_gcs import start_strict_gcs
 from interfaces.cli.commands import Finished, WarmCli
 from processes import kill_tree
@@ -249,9 +248,9 @@ def test_commands_named_in_the_text_exist(name: str) -> None:
     """Commands that are named in code spans exist."""
     named = re.findall(r"`core-sdk ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", (ROOT / name).read_text())
 
-    root = typer.main.get_command(app)
+    root = app
     for first, second in named:
-        found = root.get_command(None, first)  # type: ignore[attr-defined]
+        found = root.get_command(None, first)
         assert found is not None, first
         # What follows a command that is no group is an argument.
         is_group = hasattr(found, "list_commands")

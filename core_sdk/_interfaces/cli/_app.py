@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-import typer
+import click
 
 from core_sdk._ground.version import __version__
 from core_sdk._interfaces.cli._command_after_dashes import CommandAfterDashes
 from core_sdk._interfaces.cli._group import MEANT, Lazy, LazyGroup, command_group
+from core_sdk._interfaces.signatures import Option
 
 _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usage; 3 what was named (a trial, an
 experiment, a checkpoint, an attempt, a group) does not exist; 74 the trial was stopped, its save has failed, and an
@@ -23,19 +24,57 @@ _CLI = "core_sdk._interfaces.cli"
 
 
 class _Root(LazyGroup):
+    # The help of a command is the first paragraph of its docstring, as a test holds: `--help` imports no command.
     lazy: ClassVar = {
-        "run": Lazy(f"{_CLI}.running.run:run", cls=CommandAfterDashes),
-        "submit": Lazy(f"{_CLI}.running.submit:submit", cls=CommandAfterDashes),
-        "check-resume": Lazy(f"{_CLI}.running.check_resume:check_resume", cls=CommandAfterDashes),
-        "check-wandb": Lazy(f"{_CLI}.exchange.check_wandb:check_wandb"),
-        "compare": Lazy(f"{_CLI}.compare:compare"),
-        "export": Lazy(f"{_CLI}.exchange.commands:export"),
-        "import": Lazy(f"{_CLI}.exchange.commands:import_runs"),
-        "preview-search": Lazy(f"{_CLI}.preview_search:preview_search"),
-        "report": Lazy(f"{_CLI}.report:report"),
-        "sql": Lazy(f"{_CLI}.exchange.commands:sql"),
-        "ui": Lazy(f"{_CLI}.ui:ui"),
-        "mcp": Lazy(f"{_CLI}.agents:mcp"),
+        "run": Lazy(
+            f"{_CLI}.running.run:run",
+            "Start a training script as a new trial, and keep its output.",
+            cls=CommandAfterDashes,
+        ),
+        "submit": Lazy(
+            f"{_CLI}.running.submit:submit",
+            "Queue a training in the background, and start it again when it fails.",
+            cls=CommandAfterDashes,
+        ),
+        "check-resume": Lazy(
+            f"{_CLI}.running.check_resume:check_resume",
+            "Check whether a training goes on exactly after a stop, a SIGTERM or kill -9.",
+            cls=CommandAfterDashes,
+        ),
+        "check-wandb": Lazy(
+            f"{_CLI}.exchange.check_wandb:check_wandb",
+            "Name the lines of scripts that use what core_sdk.compat.wandb does not have, and say what to use instead.",
+        ),
+        "compare": Lazy(
+            f"{_CLI}.compare:compare",
+            "Show hyperparameters and last metrics of trials side by side, what differs first.",
+        ),
+        "export": Lazy(
+            f"{_CLI}.exchange.commands:export",
+            "Write the tables of `core-sdk sql` as Parquet files, in place of an earlier export's files.",
+        ),
+        "import": Lazy(
+            f"{_CLI}.exchange.commands:import_runs",
+            "Make trials of the runs of other trackers, with their curves, configurations and media.",
+        ),
+        "preview-search": Lazy(
+            f"{_CLI}.experiment.preview_search:preview_search", "Show how many trials a search trains, and how far."
+        ),
+        "report": Lazy(
+            f"{_CLI}.report:report",
+            "Write an experiment into one HTML file: its charts, trials and media, what mattered, and its "
+            "configuration.",
+        ),
+        "sql": Lazy(
+            f"{_CLI}.exchange.commands:sql",
+            "Ask a question in SQL over the tables experiments, trials, hparams, metrics and checkpoints.",
+        ),
+        "ui": Lazy(f"{_CLI}.ui:ui", "Show the home in a web browser, until Ctrl-C."),
+        "mcp": Lazy(
+            f"{_CLI}.agents:mcp",
+            "Serve the home's trials over stdin and stdout, by the Model Context Protocol, until the client closes "
+            "them.",
+        ),
         "trial": Lazy(f"{_CLI}.trial.commands:app", "(t) Trials: one training with one set of hyperparameters."),
         "checkpoint": Lazy(f"{_CLI}.checkpoint.commands:app", "(c) Checkpoints: files and metadata under one id."),
         "experiment": Lazy(
@@ -63,22 +102,56 @@ class _Root(LazyGroup):
     short_forms: ClassVar = {"t": "trial", "c": "checkpoint", "e": "experiment", "m": "model", "job": "queue"}
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        click.echo(f"core-sdk {__version__}")
+        raise click.exceptions.Exit
+
+
+def _show_completion(is_asked: bool) -> None:
+    if is_asked:
+        from core_sdk._interfaces.cli._completion import show_completion
+
+        show_completion()
+        raise click.exceptions.Exit
+
+
+def _install_completion(is_asked: bool) -> None:
+    if is_asked:
+        from core_sdk._interfaces.cli._completion import install_completion
+
+        install_completion()
+        raise click.exceptions.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    install: Annotated[
+        bool,
+        Option(
+            "--install-completion",
+            callback=_install_completion,
+            is_eager=True,
+            help="Install completion for your shell.",
+        ),
+    ] = False,
+    show: Annotated[
+        bool,
+        Option(
+            "--show-completion",
+            callback=_show_completion,
+            is_eager=True,
+            help="Print what completes in your shell, to install it by hand.",
+        ),
+    ] = False,
+) -> None: ...
+
+
 app = command_group(
     "Runs training scripts, and shows, continues and removes what they recorded in the home (CORE_SDK_HOME).",
     epilog=_EPILOG,
     cls=_Root,
+    options=_options,
 )
-
-
-def _print_version(is_asked: bool) -> None:
-    if is_asked:
-        typer.echo(f"core-sdk {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None: ...

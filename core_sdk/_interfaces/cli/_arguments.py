@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import click
 
-Force = Annotated[
-    bool, typer.Option("--force", help="In spite of pins, and of other trials that began with a checkpoint.")
-]
-Metrics = Annotated[
-    list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this metric; may be repeated.")
-]
+from core_sdk._interfaces.signatures import Argument, Option
+
+Force = Annotated[bool, Option("--force", help="In spite of pins, and of other trials that began with a checkpoint.")]
+Metrics = Annotated[list[str] | None, Option("--metric", metavar="NAME", help="Only this metric; may be repeated.")]
 
 
 def _check_expressions(metrics: list[str] | None) -> list[str] | None:
@@ -27,13 +25,13 @@ def _check_expressions(metrics: list[str] | None) -> list[str] | None:
         for metric in metrics or ():
             has_match("", metric)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error)) from None
     return metrics
 
 
 ChartMetrics = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--metric",
         metavar="NAME",
         help="Only this metric; '/loss$/': those in which this regular expression has a match. May be repeated.",
@@ -42,54 +40,44 @@ ChartMetrics = Annotated[
 ]
 Formulas = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--formula",
         metavar="FORMULA",
         help="Draw this of the metrics of each trial: 'validation.loss - training.loss', 'exp(loss)'. May be repeated.",
     ),
 ]
-Where = Annotated[
-    str, typer.Option(metavar="CONDITION", help="Only those that fulfil it: 'lr>0.01 and state=COMPLETED'.")
-]
-Sort = Annotated[
-    str, typer.Option(metavar="NAME", help="Order by this hyperparameter or metric; -NAME: the largest first.")
-]
+Where = Annotated[str, Option(metavar="CONDITION", help="Only those that fulfil it: 'lr>0.01 and state=COMPLETED'.")]
+Sort = Annotated[str, Option(metavar="NAME", help="Order by this hyperparameter or metric; -NAME: the largest first.")]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Draw into this file: .svg, .html, .pdf or .png."),
+    Option("--output", "-o", metavar="FILE", help="Draw into this file: .svg, .html, .pdf or .png."),
 ]
-FollowOutput = Annotated[
-    bool, typer.Option("--follow", "-f", help="Also print what comes, until nothing more can come.")
-]
+FollowOutput = Annotated[bool, Option("--follow", "-f", help="Also print what comes, until nothing more can come.")]
 ReportGroup = Annotated[
     str | None,
-    typer.Option("--group", help="Only this group; the profiler's groups are shown only when asked for."),
+    Option("--group", help="Only this group; the profiler's groups are shown only when asked for."),
 ]
 Rank = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="RANK|all",
         help="What this rank has reported, or what all have.",
         show_default="of each metric, the lowest that reports it",
     ),
 ]
-Superseded = Annotated[
-    bool, typer.Option("--superseded", help="Also what later reports of the same steps have superseded.")
-]
-Labels = Annotated[list[str], typer.Argument(metavar="LABEL…", help="The labels.", show_default=False)]
-Remove = Annotated[bool, typer.Option("--remove", help="Take the labels away.")]
+Superseded = Annotated[bool, Option("--superseded", help="Also what later reports of the same steps have superseded.")]
+Labels = Annotated[list[str], Argument(metavar="LABEL…", help="The labels.", show_default=False)]
+Remove = Annotated[bool, Option("--remove", help="Take the labels away.")]
 BestMetric = Annotated[
     str | None,
-    typer.Option(
-        "--metric", "--sort-by", help="The validation metric that says what is best.", show_default="recorded"
-    ),
+    Option("--metric", "--sort-by", help="The validation metric that says what is best.", show_default="recorded"),
 ]
 SmallerIsBetter = Annotated[
-    bool | None, typer.Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller")
+    bool | None, Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller")
 ]
 Hparams = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--hparam",
         metavar="NAME=VALUE",
         help="The value of a hyperparameter, for `info.trial.hparams`, and for '${args}' and '${hparams.NAME}' in "
@@ -98,7 +86,7 @@ Hparams = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=0,
         max=2**31 - 1,
         metavar="N",
@@ -115,23 +103,23 @@ def parse_duration(text: str) -> float:
     """Returns the seconds of a time such as `90s`, `5m`, `1.5h`, `2d`, or of a number of seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
     if found is None or not (seconds := float(found[1]) * _UNITS_S[found[2]]):
-        raise typer.BadParameter(f"{text!r} is no time such as 90s, 5m or 2h")
+        raise click.BadParameter(f"{text!r} is no time such as 90s, 5m or 2h")
     return seconds
 
 
 def parse_since(text: str) -> float:
     """Returns the time, in seconds since 1970, that is so long ago, or that is given as ISO 8601 has it."""
-    with contextlib.suppress(typer.BadParameter):
+    with contextlib.suppress(click.BadParameter):
         return time.time() - parse_duration(text)
     try:
         return datetime.datetime.fromisoformat(text).timestamp()
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is neither a time ago, such as 90s, 5m, 2h or 3d, nor a date") from None
+        raise click.BadParameter(f"{text!r} is neither a time ago, such as 90s, 5m, 2h or 3d, nor a date") from None
 
 
 Since = Annotated[
     float | None,
-    typer.Option(
+    Option(
         metavar="TIME",
         parser=parse_since,
         help="Only what is that new: 30m, 2h, 3d ago, or since 2026-11-27T14:00.",
@@ -141,21 +129,19 @@ Since = Annotated[
 
 
 def parse_slots(text: str) -> int:
-    """Returns a number of slots from the command line. Raises `typer.BadParameter`."""
+    """Returns a number of slots from the command line. Raises `click.BadParameter`."""
     if not text.isdecimal() or not int(text):
-        raise typer.BadParameter(f"{text} is no number of slots: a slot is whole, and one trial has it at a time")
+        raise click.BadParameter(f"{text} is no number of slots: a slot is whole, and one trial has it at a time")
     return int(text)
 
 
 def slots_option(help_text: str, show_default: str) -> Any:
-    return typer.Option(parser=parse_slots, metavar="N", help=help_text, show_default=show_default)
+    return Option(parser=parse_slots, metavar="N", help=help_text, show_default=show_default)
 
 
 AvoidBusy = Annotated[
     bool,
-    typer.Option(
-        "--avoid-busy", help="Leave GPUs alone whose memory a program fills that has no slot; needs nvidia-ml-py."
-    ),
+    Option("--avoid-busy", help="Leave GPUs alone whose memory a program fills that has no slot; needs nvidia-ml-py."),
 ]
 
 
@@ -167,48 +153,44 @@ def _check_trial_name(name: str | None) -> str | None:
 
 TrialName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         callback=_check_trial_name,
         help="The trial's name; it has precedence over the script's.",
         show_default="a generated one, or what the script gives init()",
     ),
 ]
 Notes = Annotated[
-    str, typer.Option(metavar="TEXT", help="The trial's notes, in Markdown; they have precedence over the script's.")
+    str, Option(metavar="TEXT", help="The trial's notes, in Markdown; they have precedence over the script's.")
 ]
 NewLabels = Annotated[
-    list[str] | None, typer.Option("--label", help="A label for the trial and its experiment; may be repeated.")
+    list[str] | None, Option("--label", help="A label for the trial and its experiment; may be repeated.")
 ]
 Detach = Annotated[
     bool,
-    typer.Option(
-        "--detach", help="Print the trial's number and return at once; `trial logs --follow` shows the output."
-    ),
+    Option("--detach", help="Print the trial's number and return at once; `trial logs --follow` shows the output."),
 ]
-NumNodes = Annotated[int, typer.Option(min=1, help="Slurm: the number of nodes, on each of which COMMAND is started.")]
+NumNodes = Annotated[int, Option(min=1, help="Slurm: the number of nodes, on each of which COMMAND is started.")]
 SbatchOptions = Annotated[
     list[str] | None,
-    typer.Option(metavar="OPTION", help="Slurm: an option of sbatch, as in --sbatch=--partition=gpu. May be repeated."),
+    Option(metavar="OPTION", help="Slurm: an option of sbatch, as in --sbatch=--partition=gpu. May be repeated."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 ConfigFile = Annotated[
     Path,
-    typer.Argument(
-        metavar="CONFIG", exists=True, dir_okay=False, help="The experiment's YAML file.", show_default=False
-    ),
+    Argument(metavar="CONFIG", exists=True, dir_okay=False, help="The experiment's YAML file.", show_default=False),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--config", metavar="KEY=VALUE", help="Has precedence over the file; VALUE is YAML. May be repeated."),
+    Option("--config", metavar="KEY=VALUE", help="Has precedence over the file; VALUE is YAML. May be repeated."),
 ]
 
 
 def read_config(path: Path) -> str:
-    """Returns the text of a configuration file. Raises `typer.BadParameter`."""
+    """Returns the text of a configuration file. Raises `click.BadParameter`."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{path} is not text in UTF-8") from error
+        raise click.BadParameter(f"{path} is not text in UTF-8") from error
 
 
 def parse_hparams(assignments: Sequence[str]) -> dict[str, Any]:
@@ -219,11 +201,11 @@ def parse_hparams(assignments: Sequence[str]) -> dict[str, Any]:
 
         name, equals, value = assignment.partition("=")
         if not name or not equals:
-            raise typer.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--hparam")
+            raise click.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--hparam")
         if name != name.strip():
             meant = f"{name.strip()}={value.strip()}"
-            raise typer.BadParameter(f"the name {name!r} has a blank at its end: write {meant}", param_hint="--hparam")
+            raise click.BadParameter(f"the name {name!r} has a blank at its end: write {meant}", param_hint="--hparam")
         if name in hparams:
-            raise typer.BadParameter(f"{name!r} is given twice", param_hint="--hparam")
+            raise click.BadParameter(f"{name!r} is given twice", param_hint="--hparam")
         hparams[name] = parse_value(value, f"--hparam {assignment}")
     return hparams

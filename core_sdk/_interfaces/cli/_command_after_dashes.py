@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from typer.core import TyperCommand
+from core_sdk._interfaces.signatures import FunctionCommand
 
 _OF_LAUNCHERS = ("--nproc", "--nnodes", "--num_processes", "--num-processes")
 
 
-class CommandAfterDashes(TyperCommand):
+class CommandAfterDashes(FunctionCommand):
     """Requires `--` before the last argument, a command: without it our options could not be told from its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

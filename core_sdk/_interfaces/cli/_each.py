@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._failures import ExitCode, exit_status_of
 from core_sdk._interfaces.render.output import print_list
@@ -33,8 +33,8 @@ def for_each(
             status = ExitCode(exit_status_of(error))
             continue
         if not as_json:
-            typer.echo(one if only_ids else f"{noun} {one}: {states[one]}")
+            click.echo(one if only_ids else f"{noun} {one}: {states[one]}")
     if as_json:
         print_list({f"{noun}_id": one, "state": state} for one, state in states.items())
     if status is not ExitCode.OK:
-        raise typer.Exit(status)
+        raise click.exceptions.Exit(status)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-import typer
-import typer.main
-from typer.core import TyperCommand, TyperGroup
+import click
 
+from core_sdk._interfaces.signatures import CONTEXT_SETTINGS, FunctionCommand, command_from, parameters_of
+
+F = TypeVar("F", bound=Callable[..., Any])
 # Short and old names, in every group that has such a command.
 _OTHER_NAMES = {"ls": "list", "rm": "delete", "lt": "trials", "lc": "checkpoints", "list-trials": "trials",
                 "list-checkpoints": "checkpoints", "download-model-def": "download-code"}  # fmt: skip
@@ -23,14 +24,24 @@ MEANT = {
     "tag": ("label",),
 }  # fmt: skip
 
-_CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
-
-class Group(TyperGroup):
+class Group(click.Group):
     """Shows the whole first paragraph of each command in its help; the library would cut it to a line.
 
     A command may also be called by its short or old name, which the help does not list.
     """
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:  # type: ignore[override]
+        """Adds a function as a command, by default under its own name. The function stays one that others can call."""
+
+        def add(function: F) -> F:
+            self.add_command(command_from(function, name or function.__name__.strip("_").replace("_", "-"), **settings))
+            return function
+
+        return add
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)  # in their order, which click would make that of the alphabet
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, _OTHER_NAMES.get(cmd_name, cmd_name))
@@ -61,10 +72,10 @@ class Lazy:
     """Where a command or a group of commands is."""
 
     at: str
-    """`module:name` of a function, or of the `typer.Typer` of a group."""
+    """`module:name` of a function, or of a group."""
     help: str | None = None
-    """The help of a group."""
-    cls: type[TyperCommand] = TyperCommand
+    """The help of a group, or the first paragraph of a command's."""
+    cls: type[FunctionCommand] = FunctionCommand
     is_hidden: bool = False
 
 
@@ -92,28 +103,28 @@ class LazyGroup(Group):
 
 def _load(name: str, lazy: Lazy) -> Any:
     loaded = pkgutil.resolve_name(lazy.at)
-    if isinstance(loaded, typer.Typer):
-        group = typer.main.get_group(loaded)
-        group.help = lazy.help
-        return group
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_CONTEXT_SETTINGS)
-    app.command(name, cls=lazy.cls, hidden=lazy.is_hidden)(loaded)
-    return typer.main.get_command(app)
+    if isinstance(loaded, click.Group):
+        loaded.help = lazy.help
+        return loaded
+    return command_from(loaded, name, cls=lazy.cls, hidden=lazy.is_hidden)
 
 
-def command_group(help_text: str | None = None, *, epilog: str | None = None, cls: type[Group] = Group) -> typer.Typer:
+def command_group(
+    help_text: str | None = None,
+    *,
+    epilog: str | None = None,
+    cls: type[Group] = Group,
+    options: Callable[..., None] | None = None,
+) -> Group:
     """Returns a group of commands with the settings that all groups share.
 
-    The library reflows each paragraph of the `epilog`.
+    The parameters of `options`, a function, are those of the group.
     """
-    return typer.Typer(
-        cls=cls,
+    return cls(
         help=help_text,
-        epilog=epilog and "\n\n".join(" ".join(each.split()) for each in epilog.split("\n\n")),
+        epilog=epilog,
+        params=parameters_of(options) if options else None,
+        callback=options,
         no_args_is_help=True,
-        # Help in rich's boxes takes a tenth of a second longer and says no more.
-        rich_markup_mode=None,
-        # Expected errors are shown without a traceback; others with Python's own.
-        pretty_exceptions_enable=False,
-        context_settings=_CONTEXT_SETTINGS,
+        context_settings=CONTEXT_SETTINGS,
     )

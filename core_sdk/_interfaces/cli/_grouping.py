@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
-import typer
+import click
+
+from core_sdk._interfaces.signatures import Option
 
 if TYPE_CHECKING:
     from core_sdk._analysis.charts.chart import Chart
@@ -19,25 +21,23 @@ if TYPE_CHECKING:
 
 GroupBy = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         metavar="NAME",
         help="Make one group of the trials with the same value: of a hyperparameter, label, or another name. May be "
         "repeated.",
         show_default=False,
     ),
 ]
-CentreOption = Annotated[
-    str, typer.Option("--centre", metavar="mean|median", help="The curve of a group; with --group-by.")
-]
+CentreOption = Annotated[str, Option("--centre", metavar="mean|median", help="The curve of a group; with --group-by.")]
 BandOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--band", metavar="std|sem|range|none", help="The band about the curve of a group, in files; with --group-by."
     ),
 ]
 XOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--x",
         metavar="steps|time|epochs|METRIC",
         help="Draw curves over this: time is that since the start of each trial.",
@@ -45,7 +45,7 @@ XOption = Annotated[
 ]
 Best = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="NAME",
         help="Which trial of a group is the best: min.METRIC or max.METRIC; with --group-by.",
         show_default="the searcher's",
@@ -63,13 +63,13 @@ class Grouping:
     best: str | None = None
 
     def groups(self, home: Home, found: list[Facts]) -> tuple[list[TrialGroup], SearcherMetric | None]:
-        """Returns the groups, and by what their best trials are found. Raises `typer.BadParameter`."""
+        """Returns the groups, and by what their best trials are found. Raises `click.BadParameter`."""
         from core_sdk._analysis.charts.groups import read_groups
 
         try:
             return read_groups(home, found, self.names, self.best)
         except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+            raise click.BadParameter(str(error)) from None
 
 
 def read_charts(
@@ -86,7 +86,7 @@ def read_charts(
 ) -> list[Chart]:
     """Returns a chart for each metric and formula, with a curve for each trial, or for each of their groups.
 
-    Raises `typer.BadParameter`, `NotRecordedError` or `NothingToDrawError`.
+    Raises `click.BadParameter`, `NotRecordedError` or `NothingToDrawError`.
     """
     from core_sdk._analysis.charts.formula import FormulaError
     from core_sdk._analysis.charts.groups import group_charts
@@ -99,9 +99,9 @@ def read_charts(
         try:
             return trial_charts(view, trial_ids, formulas=formulas, max_buckets=max_points, **chosen)
         except FormulaError as error:
-            raise typer.BadParameter(str(error), param_hint="--formula") from None
+            raise click.BadParameter(str(error), param_hint="--formula") from None
     if formulas:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "a formula has no curve of a group: give it without --group-by", param_hint="--formula"
         )
     groups, _ = grouping.groups(home, read_facts(view, rows))
@@ -114,13 +114,13 @@ def parse_grouping(
 ) -> Grouping | None:
     """Returns what the options ask for, or None without groups. A terminal has no room for bands.
 
-    Raises `typer.BadParameter`.
+    Raises `click.BadParameter`.
     """
     from core_sdk._analysis.charts.grouped_curves import Band, Centre
 
     for option, value, choices in (("--centre", centre, get_args(Centre)), ("--band", band, get_args(Band))):
         if value not in choices:
-            raise typer.BadParameter(f"{value!r} is none of {', '.join(choices)}", param_hint=option)
+            raise click.BadParameter(f"{value!r} is none of {', '.join(choices)}", param_hint=option)
     if not group_by:
         return None
     return Grouping(

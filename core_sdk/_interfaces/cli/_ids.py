@@ -9,9 +9,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-import typer
+import click
 
 from core_sdk._home import Home, View, open_view
+from core_sdk._interfaces.signatures import Argument, Option
 from core_sdk.errors import AmbiguousNameError, CheckpointNotFoundError
 
 _MAX_CANDIDATES = 5
@@ -20,7 +21,7 @@ _MAX_CANDIDATES = 5
 def parse_trial(text: str) -> int:
     """Returns the trial's id. A number is not looked up, since one that is wrong need not stop the others.
 
-    Raises `TrialNotFoundError` for an unknown name, or `typer.BadParameter` for one that several trials have.
+    Raises `TrialNotFoundError` for an unknown name, or `click.BadParameter` for one that several trials have.
     """
     if _is_number(text):
         return int(text)
@@ -29,7 +30,7 @@ def parse_trial(text: str) -> int:
 
 
 def parse_experiment(text: str) -> int:
-    """Returns the id. Raises `ExperimentNotFoundError`, or `typer.BadParameter` for a name that several have."""
+    """Returns the id. Raises `ExperimentNotFoundError`, or `click.BadParameter` for a name that several have."""
     if _is_number(text):
         return _home().experiment(int(text)).experiment_id
     with _view() as view:
@@ -52,7 +53,7 @@ def check_submitted(experiment_id: int) -> None:
 def parse_checkpoint(text: str) -> str:
     """Returns the id that is `text`, or else the one that begins with it, in upper or lower case.
 
-    Raises `CheckpointNotFoundError`, or `typer.BadParameter` if several ids begin so.
+    Raises `CheckpointNotFoundError`, or `click.BadParameter` if several ids begin so.
     """
     with _view() as view:
         try:
@@ -64,7 +65,7 @@ def parse_checkpoint(text: str) -> str:
                 raise
     if len(found) > 1:
         named = ", ".join(found[:_MAX_CANDIDATES]) + (", …" if len(found) > _MAX_CANDIDATES else "")
-        raise typer.BadParameter(f"{len(found)} ids begin with {text!r}: {named}. Give more of the one that you mean")
+        raise click.BadParameter(f"{len(found)} ids begin with {text!r}: {named}. Give more of the one that you mean")
     return found[0]
 
 
@@ -91,19 +92,19 @@ def _view() -> Iterator[View]:
         with open_view(_home()) as view:
             yield view
     except AmbiguousNameError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error)) from None
 
 
 def _argument(parser: Callable[[str], Any], metavar: str, help_text: str) -> Any:
-    return typer.Argument(metavar=metavar, parser=parser, help=help_text, show_default=False)
+    return Argument(metavar=metavar, parser=parser, help=help_text, show_default=False)
 
 
 def trial_option(help_text: str, show_default: bool | str = True) -> Any:
-    return typer.Option(metavar="ID", parser=parse_trial, help=help_text, show_default=show_default)
+    return Option(metavar="ID", parser=parse_trial, help=help_text, show_default=show_default)
 
 
 def experiment_option(help_text: str) -> Any:
-    return typer.Option(metavar="EXPERIMENT", parser=parse_experiment, help=help_text)
+    return Option(metavar="EXPERIMENT", parser=parse_experiment, help=help_text)
 
 
 TrialId = Annotated[int, _argument(parse_trial, "ID", "The trial's number or name.")]
@@ -111,7 +112,7 @@ TrialIds = Annotated[list[int], _argument(parse_trial, "ID…", "The trials' num
 MaybeTrialIds = Annotated[list[int] | None, _argument(parse_trial, "ID…", "The trials' numbers or names.")]
 OfTrial = Annotated[int | None, trial_option("Show only this trial's, by number or name.")]
 WrittenTrial = Annotated[
-    int | None, typer.Option("--trial", metavar="ID", parser=parse_trial, help="The trial that --writer reports about.")
+    int | None, Option("--trial", metavar="ID", parser=parse_trial, help="The trial that --writer reports about.")
 ]
 Experiment = Annotated[int, _argument(parse_experiment, "EXPERIMENT", "Its number, or else its whole name.")]
 Experiments = Annotated[list[int], _argument(parse_experiment, "EXPERIMENT…", "Their numbers or names.")]

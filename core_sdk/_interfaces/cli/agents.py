@@ -6,9 +6,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._group import command_group
+from core_sdk._interfaces.signatures import Option
 
 skill_app = command_group()
 # Where agents look: most at the first, as the Agent Skills standard says, and Claude Code at the second.
@@ -18,25 +19,23 @@ _PLACES = (".agents", ".claude")
 @skill_app.command("show")
 def show_skill() -> None:
     """Print the skill: a page of Markdown that tells coding agents how to use these commands."""
-    typer.echo(_skill(), nl=False)
+    click.echo(_skill(), nl=False)
 
 
 @skill_app.command("install")
 def install_skill(
-    for_user: Annotated[bool, typer.Option("--user", help="In your home directory, and not in this one.")] = False,
+    for_user: Annotated[bool, Option("--user", help="In your home directory, and not in this one.")] = False,
 ) -> None:
     """Write the skill where coding agents look for it: below .agents/skills and .claude/skills."""
     for place in _PLACES:
         path = (Path.home() if for_user else Path()) / place / "skills" / "core-sdk" / "SKILL.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_skill(), "utf-8")
-        typer.echo(path)
+        click.echo(path)
 
 
 def mcp(
-    write: Annotated[
-        bool, typer.Option("--write", help="Also tools that start trainings and record verdicts.")
-    ] = False,
+    write: Annotated[bool, Option("--write", help="Also tools that start trainings and record verdicts.")] = False,
 ) -> None:
     """Serve the home's trials over stdin and stdout, by the Model Context Protocol, until the client closes them.
 

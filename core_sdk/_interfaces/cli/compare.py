@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
+import click
 
 from core_sdk._home import open_view
 from core_sdk._interfaces.cli._arguments import ChartMetrics, Formulas, Output, Sort, Where
@@ -19,6 +19,7 @@ from core_sdk._interfaces.cli._grouping import (
 )
 from core_sdk._interfaces.cli._ids import MaybeTrialIds, OfExperiment
 from core_sdk._interfaces.render.form import AsJson, Fields, choose_form
+from core_sdk._interfaces.signatures import Option
 
 
 def compare(
@@ -26,7 +27,7 @@ def compare(
     experiment: OfExperiment = None,
     where: Where = "",
     sort: Sort = "",
-    first: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N of them.")] = None,
+    first: Annotated[int | None, Option(min=1, metavar="N", help="Only the first N of them.")] = None,
     metric: ChartMetrics = None,
     formula: Formulas = None,
     x: XOption = "steps",
@@ -59,17 +60,17 @@ def compare(
     has_curves = metric or formula or output
     form = choose_form(as_json, fields=fields)
     if form.is_json and (output or formula or (metric and not group_by)):
-        raise typer.BadParameter("--json has no curves: give it without --metric, --formula and --output")
+        raise click.BadParameter("--json has no curves: give it without --metric, --formula and --output")
     if x != "steps" and not has_curves:
-        raise typer.BadParameter("--x is for curves: give --metric, --formula or --output", param_hint="--x")
+        raise click.BadParameter("--x is for curves: give --metric, --formula or --output", param_hint="--x")
     grouping = parse_grouping(group_by, centre, band, best, in_terminal=output is None)
     if grouping is None and best is not None:
-        raise typer.BadParameter("--best is for groups: give --group-by", param_hint="--best")
+        raise click.BadParameter("--best is for groups: give --group-by", param_hint="--best")
     has_options = experiment is not None or where or sort or first is not None
     if trial_ids and has_options:
-        raise typer.BadParameter("give the numbers of trials, or --experiment, --where, --sort and --first, not both")
+        raise click.BadParameter("give the numbers of trials, or --experiment, --where, --sort and --first, not both")
     if not (trial_ids or has_options or grouping):
-        raise typer.BadParameter("give the numbers of trials, or --experiment, --where or --first")
+        raise click.BadParameter("give the numbers of trials, or --experiment, --where or --first")
     home = open_home()
     with open_view(home) as view:
         if trial_ids:

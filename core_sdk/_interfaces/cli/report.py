@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._ids import Experiment
+from core_sdk._interfaces.signatures import Option
 
 
 def report(
     experiment: Experiment,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file.", show_default="report-ID.html")
+        Path | None, Option("--output", "-o", metavar="FILE", help="The file.", show_default="report-ID.html")
     ] = None,
 ) -> None:
     """Write an experiment into one HTML file: its charts, trials and media, what mattered, and its configuration.
@@ -25,4 +26,4 @@ def report(
 
     path = output or Path(f"report-{experiment}.html")
     path.write_text(report_html(open_home(), experiment), "utf-8")
-    typer.echo(path)
+    click.echo(path)

@@ -7,28 +7,29 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.signatures import Option
 
 if TYPE_CHECKING:
     from core_sdk._interfaces.server.serving import Address
 
 Port = Annotated[
-    int | None, typer.Option(min=1, max=65535, help="The port.", show_default="8650, or the next one that is free")
+    int | None, Option(min=1, max=65535, help="The port.", show_default="8650, or the next one that is free")
 ]
 
 
 def ui(
     port: Port = None,
-    host: Annotated[str, typer.Option(help="The address to listen at; any but 127.0.0.1 needs --token.")] = "127.0.0.1",
+    host: Annotated[str, Option(help="The address to listen at; any but 127.0.0.1 needs --token.")] = "127.0.0.1",
     token: Annotated[
         str | None,
-        typer.Option(metavar="TEXT|@FILE", help="The token that browsers need.", show_default="a new one each time"),
+        Option(metavar="TEXT|@FILE", help="The token that browsers need.", show_default="a new one each time"),
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all actions.")] = False,
-    until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
+    read_only: Annotated[bool, Option("--read-only", help="Refuse all actions.")] = False,
+    until_eof: Annotated[bool, Option("--until-eof", hidden=True)] = False,
+    no_browser: Annotated[bool, Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
     """Show the home in a web browser, until Ctrl-C.
 
@@ -42,7 +43,7 @@ def ui(
     try:
         serving.check_exposure(host, chosen)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise click.BadParameter(str(error)) from error
     if not serving.is_loopback(host):
         say(
             f"listening at {host}: every machine that reaches it can read this home with the token"
@@ -50,7 +51,7 @@ def ui(
         )
 
     def tell(address: Address) -> None:
-        typer.echo(address.url)
+        click.echo(address.url)
         say("Ctrl-C ends the server; trainings go on")
         if not no_browser:
             _open_browser(address)
@@ -70,7 +71,7 @@ def _read_token(token: str | None) -> str | None:
             say(f"other users of this machine can read the token: the mode of {path} is {mode:o}. `chmod 600 {path}`")
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"the token cannot be read: {error}", param_hint="--token") from error
+        raise click.BadParameter(f"the token cannot be read: {error}", param_hint="--token") from error
 
 
 def _open_browser(address: Address) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from core_sdk._analysis.charts.chart import Chart
 from core_sdk._analysis.charts.curves import PICTURE_BUCKETS
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def check_format(to: Path | None) -> None:
-    """Raises `typer.BadParameter` for a file whose name does not say how to draw it."""
+    """Raises `click.BadParameter` for a file whose name does not say how to draw it."""
     from core_sdk._analysis.charts.svg import PICTURE_FORMATS
 
     if to is not None and to.suffix.lower() not in PICTURE_FORMATS:
-        raise typer.BadParameter(f"the file's name must end in {', '.join(PICTURE_FORMATS)}", param_hint="--output")
+        raise click.BadParameter(f"the file's name must end in {', '.join(PICTURE_FORMATS)}", param_hint="--output")
 
 
 def num_buckets(to: Path | None) -> int:
@@ -39,7 +39,7 @@ def draw_charts(charts: Sequence[Chart], to: Path | None, look: Look | None = No
     """
     if to is None:
         if look is not None:
-            raise typer.BadParameter("--title, --x-label, --y-label, --log-y and --size are for a file: give --output")
+            raise click.BadParameter("--title, --x-label, --y-label, --log-y and --size are for a file: give --output")
         _print_charts(charts)
         return
     from core_sdk._analysis.charts.svg import Look, write_picture
@@ -48,9 +48,9 @@ def draw_charts(charts: Sequence[Chart], to: Path | None, look: Look | None = No
     if not drawable:
         raise NothingToDrawError
     if look is not None and look.title is not None and len(drawable) > 1:
-        raise typer.BadParameter("--title is the title of one chart: choose one with --metric")
+        raise click.BadParameter("--title is the title of one chart: choose one with --metric")
     write_picture(to, drawable, look or Look())
-    typer.echo(to)
+    click.echo(to)
 
 
 def _print_charts(charts: Sequence[Chart]) -> None:

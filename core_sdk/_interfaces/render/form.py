@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._interfaces.render.fields import parse_fields
 from core_sdk._interfaces.render.output import LIMIT, Form
+from core_sdk._interfaces.signatures import Option
 
 AsJson = Annotated[
     bool,
-    typer.Option("--json", help='Print JSON; numbers that JSON lacks are "NaN", "Infinity" and "-Infinity".'),
+    Option("--json", help='Print JSON; numbers that JSON lacks are "NaN", "Infinity" and "-Infinity".'),
 ]
 AsCsv = Annotated[
-    bool, typer.Option("--csv", help="Print CSV; text that a spreadsheet would take for a formula gets a leading '.")
+    bool, Option("--csv", help="Print CSV; text that a spreadsheet would take for a formula gets a leading '.")
 ]
 
 Fields = Annotated[
     str,
-    typer.Option(
+    Option(
         metavar="NAME,…",
         help="Only these fields, as JSON, or CSV with --csv; a dot leads into an object: trial_id,metrics.validation.",
         show_default="all",
@@ -27,7 +28,7 @@ Fields = Annotated[
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=0,
         metavar="N",
         help="The newest N, or with an order the first N; 0: all.",
@@ -37,11 +38,11 @@ Limit = Annotated[
 
 
 def choose_form(as_json: bool, as_csv: bool = False, fields: str = "") -> Form:
-    """Returns the form that options ask for. Raises `typer.BadParameter`."""
+    """Returns the form that options ask for. Raises `click.BadParameter`."""
     if as_json and as_csv:
-        raise typer.BadParameter("give --json or --csv, not both")
+        raise click.BadParameter("give --json or --csv, not both")
     try:
         names = parse_fields(fields) if fields else ()
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--fields") from None
+        raise click.BadParameter(str(error), param_hint="--fields") from None
     return Form(as_json or bool(names and not as_csv), as_csv, names)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, TypeVar
 
+import click
 import msgspec
-import typer
 
 from core_sdk._ground.records import nonfinite_to_text, plain, strict_json
 from core_sdk._interfaces.render.fields import take
@@ -87,7 +87,7 @@ def print_rows(
     elif rows:
         print_table(columns, rows, most_bytes=form.most_bytes, is_first_kept=form.is_first_kept)
     else:
-        typer.echo(nothing)
+        click.echo(nothing)
 
 
 def print_one(value: Any, told: Properties | str, form: Form) -> None:
@@ -95,7 +95,7 @@ def print_one(value: Any, told: Properties | str, form: Form) -> None:
     if form.is_json:
         print_object(value, form.fields)
     elif isinstance(told, str):
-        typer.echo(printable(told))
+        click.echo(printable(told))
     else:
         print_properties(told)
 
@@ -103,7 +103,7 @@ def print_one(value: Any, told: Properties | str, form: Form) -> None:
 def confirm(question: str, is_confirmed: bool) -> None:
     """Ends the command unless the person agrees."""
     if not is_confirmed:
-        typer.confirm(question, abort=True, err=True)
+        click.confirm(question, abort=True, err=True)
 
 
 def print_object(value: Any, fields: Sequence[str] = ()) -> None:
@@ -128,12 +128,12 @@ def fields_as_csv(values: Iterable[Any], fields: Sequence[str]) -> Iterator[list
 
 
 def chosen(value: Any, fields: Sequence[str]) -> Any:
-    """Returns the value as JSON has it, with only these fields. Raises `typer.BadParameter`."""
+    """Returns the value as JSON has it, with only these fields. Raises `click.BadParameter`."""
     known = plain(value)
     try:
         return take(known, fields) if fields else known
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--fields") from None
+        raise click.BadParameter(str(error), param_hint="--fields") from None
 
 
 def print_elements(texts: Iterable[str]) -> None:

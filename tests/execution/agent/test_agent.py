@@ -269,7 +269,7 @@ def test_an_agent_without_an_attempt_ends() -> None:
 
 def test_the_agent_is_light() -> None:
     """The agent, which lives as long as the training, imports no large libraries."""
-    heavy = ("torch", "sqlite3", "typer", "rich", "requests", "google.cloud")
+    heavy = ("torch", "sqlite3", "click", "rich", "requests", "google.cloud")
     script = f"import sys, core_sdk._execution.agent.__main__; print([name for name in {heavy} if name in sys.modules])"
 
     imported = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=TIMEOUT_S)

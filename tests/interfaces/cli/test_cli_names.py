@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-import typer.main
 from interfaces.cli.commands import Cli, WriteScript
 from interfaces.cli.recorded import new_attempt, new_trial, store
 
@@ -190,11 +189,7 @@ def test_a_name_stands_wherever_an_id_does(home: Home, cli: Cli) -> None:
     told = {"trial": ("wide", 2), "experiment": ("digits", 2), "storage": ("A1", "a1b2"), "model": ("net", 2)}
     told["checkpoint"] = told["storage"]
 
-    found = [
-        (command, name, parser)
-        for command, one in commands(typer.main.get_command(app))
-        for name, parser in parsers(one).items()
-    ]
+    found = [(command, name, parser) for command, one in commands(app) for name, parser in parsers(one).items()]
 
     def parsed(parser: Callable[[str], object], text: str) -> object:
         try:

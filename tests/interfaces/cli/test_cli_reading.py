@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -284,9 +285,37 @@ def test_help_tells_the_exit_statuses(cli: Cli) -> None:
 
 def test_the_shell_can_complete_commands(cli: Cli) -> None:
     """Shell completion, as `core-sdk --install-completion` installs it, completes a command."""
-    completed = cli(_CORE_SDK_COMPLETE="complete_bash", COMP_WORDS="core-sdk tri", COMP_CWORD="1")
+    completed = cli(_CORE_SDK_COMPLETE="bash_complete", COMP_WORDS="core-sdk tri", COMP_CWORD="1")
 
-    assert completed.output.split() == ["trial"]
+    assert completed.output.split() == ["plain,trial"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "script", "start_up"),
+    [
+        ("bash", ".bash_completions/core-sdk.sh", ".bashrc"),
+        ("zsh", ".zfunc/_core-sdk", ".zshrc"),
+        ("fish", ".config/fish/completions/core-sdk.fish", None),
+    ],
+)
+def test_completion_is_installed_once(cli: Cli, tmp_path: Path, shell: str, script: str, start_up: str | None) -> None:
+    """The script is written to where the shell reads it, and once installed it is replaced, not added again."""
+    shown = cli("--show-completion", HOME=str(tmp_path), SHELL=f"/bin/{shell}")
+
+    for _ in range(2):
+        assert cli("--install-completion", HOME=str(tmp_path), SHELL=f"/bin/{shell}").status == 0
+
+    assert (tmp_path / script).read_text().strip() == shown.output.strip() != ""
+    if start_up is not None:
+        assert (tmp_path / start_up).read_text().count(str(tmp_path / Path(script).parent)) == 1
+
+
+def test_no_completion_for_another_shell(cli: Cli) -> None:
+    """A shell that is not known is named."""
+    refused = cli("--install-completion", SHELL="/bin/csh")
+
+    assert refused.status == 2
+    assert "'/bin/csh'" in refused.errors
 
 
 @pytest.mark.usefixtures("two_trials")

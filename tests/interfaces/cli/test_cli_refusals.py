@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer.main
 from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import new_attempt, new_trial, store
 
@@ -149,9 +148,18 @@ def test_an_error_of_the_system_is_told_without_its_number(home: Home, cli: Cli)
     assert refused.errors == "core-sdk: /proc/first: No such file or directory\n"
 
 
+def test_the_help_of_commands_is_that_of_their_functions() -> None:
+    """What the table of commands says of one is the first paragraph of its docstring."""
+    of_groups = {name for name, lazy in app.lazy.items() if lazy.at.endswith("app")}  # type: ignore[attr-defined]
+    for name, lazy in app.lazy.items():  # type: ignore[attr-defined]
+        if name not in of_groups:
+            told = app.get_command(None, name).help.partition("\n\n")[0]
+            assert lazy.help == " ".join(told.split()), name
+
+
 def test_the_help_cuts_no_sentence(cli: Cli) -> None:
     """Each command's first paragraph stands in its group's help, on a terminal of 80 columns."""
-    root: Any = typer.main.get_command(app)
+    root: Any = app
 
     commands = {(name,): root.get_command(None, name) for name in root.list_commands(None)}
     groups = {path: command for path, command in commands.items() if hasattr(command, "commands")}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._execution.steering import checkpoints
 from core_sdk._ground.records import format_number, strict_json
@@ -26,6 +26,7 @@ from core_sdk._interfaces.render.output import Properties, confirm, limited, pri
 from core_sdk._interfaces.render.rows import properties_of
 from core_sdk._interfaces.render.tables import Column
 from core_sdk._interfaces.render.text import format_size, format_time
+from core_sdk._interfaces.signatures import Argument, Option
 from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, RecordDamagedError
 
 app = command_group()
@@ -49,14 +50,14 @@ _METRIC_AT = 3
 def list_checkpoints(
     trial: OfTrial = None,
     experiment: OfExperiment = None,
-    deleted: Annotated[bool, typer.Option("--deleted", help="Also those that were deleted.")] = False,
+    deleted: Annotated[bool, Option("--deleted", help="Also those that were deleted.")] = False,
     metric: Annotated[
         str | None,
-        typer.Option(help="The validation metric that is shown with each checkpoint.", show_default="the searcher's"),
+        Option(help="The validation metric that is shown with each checkpoint.", show_default="the searcher's"),
     ] = None,
     best: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Only the N best of the experiment, by its searcher's metric."),
+        Option(min=1, metavar="N", help="Only the N best of the experiment, by its searcher's metric."),
     ] = None,
     since: Since = None,
     limit: Limit = None,
@@ -77,7 +78,7 @@ def list_checkpoints(
     known = {name for row in shown for name in row.metrics}
     if metric is not None and metric not in known:
         names = ", ".join(sorted(known)) or "none"
-        raise typer.BadParameter(f"no checkpoint was validated with the metric {metric!r}. Those known are: {names}")
+        raise click.BadParameter(f"no checkpoint was validated with the metric {metric!r}. Those known are: {names}")
     columns = [*_COLUMNS[:_METRIC_AT], *_metric_column(shown, metric), *_COLUMNS[_METRIC_AT:]]
     shown, form = limited(shown, limit, form, are_ordered=True)
     print_rows(shown, CheckpointRow, columns, form, f"No checkpoints {in_home(open_home())}.")
@@ -86,10 +87,10 @@ def list_checkpoints(
 def _best_first(rows: Sequence[CheckpointRow], experiment: int | None, chosen: str | None) -> list[CheckpointRow]:
     """Returns the checkpoints that have a number for the metric of the experiment's searcher, the best first."""
     if experiment is None or chosen is not None:
-        raise typer.BadParameter("--best needs --experiment, whose searcher says what is better, and no --metric")
+        raise click.BadParameter("--best needs --experiment, whose searcher says what is better, and no --metric")
     metric = open_home().experiment(experiment).read().searcher_metric
     if metric is None:
-        raise typer.BadParameter(f"experiment {experiment} has no searcher's metric that says which is best")
+        raise click.BadParameter(f"experiment {experiment} has no searcher's metric that says which is best")
     return checkpoints_best_first(rows, metric)
 
 
@@ -122,7 +123,7 @@ def _searcher_metric(home: Home, experiment_id: int) -> str | None:
 def describe(
     storage_id: StorageId,
     tensors: Annotated[
-        bool, typer.Option("--tensors", help="List its tensors with their types and shapes, without loading them.")
+        bool, Option("--tensors", help="List its tensors with their types and shapes, without loading them.")
     ] = False,
     as_json: AsJson = False,
     fields: Fields = "",
@@ -148,9 +149,9 @@ def describe(
 def download(
     storage_id: StorageId,
     directory: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="The directory for the files.", show_default="checkpoints/ID")
+        Path | None, Argument(metavar="DIR", help="The directory for the files.", show_default="checkpoints/ID")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="The same.")] = None,
+    output: Annotated[Path | None, Option("--output", "-o", metavar="DIR", help="The same.")] = None,
 ) -> None:
     """Copy a checkpoint's files to a directory, and verify each of them.
 
@@ -158,21 +159,21 @@ def download(
     it stopped, within large files too.
     """
     if directory is not None and output is not None:
-        raise typer.BadParameter("give the directory once")
+        raise click.BadParameter("give the directory once")
     from core_sdk.client import Tracker  # slow to import
 
-    typer.echo(Tracker().get_checkpoint(storage_id).download(directory or output))
+    click.echo(Tracker().get_checkpoint(storage_id).download(directory or output))
 
 
 @app.command()
 def pin(
     storage_ids: StorageIds,
-    note: Annotated[str, typer.Option(help="Why.", show_default=False)] = "",
+    note: Annotated[str, Option(help="Why.", show_default=False)] = "",
 ) -> None:
     """Keep checkpoints from being deleted, until they are unpinned."""
     for storage_id in storage_ids:
         checkpoints.pin(open_home(), storage_id, note)
-        typer.echo(f"pinned checkpoint {storage_id}")
+        click.echo(f"pinned checkpoint {storage_id}")
 
 
 @app.command()
@@ -180,7 +181,7 @@ def unpin(storage_ids: StorageIds) -> None:
     """Let checkpoints be deleted again."""
     for storage_id in storage_ids:
         was_pinned = checkpoints.unpin(open_home(), storage_id)
-        typer.echo(f"{'unpinned checkpoint' if was_pinned else 'not pinned: checkpoint'} {storage_id}")
+        click.echo(f"{'unpinned checkpoint' if was_pinned else 'not pinned: checkpoint'} {storage_id}")
 
 
 @app.command()
@@ -188,7 +189,7 @@ def delete(
     storage_id: StorageId,
     glob: Annotated[
         list[str] | None,
-        typer.Option(help='Only files and directories that match, such as "optimizer" or "**/*.tmp"; repeatable.'),
+        Option(help='Only files and directories that match, such as "optimizer" or "**/*.tmp"; repeatable.'),
     ] = None,
     force: Force = False,
     yes: Yes = False,
@@ -212,9 +213,9 @@ def delete(
         advice = f"`core-sdk checkpoint describe {storage_id}` lists its files."
         raise CoreSDKError(f"nothing in checkpoint {storage_id} matches {', '.join(glob)}. {advice}")
     if after.state == "DELETED":
-        typer.echo(f"deleted checkpoint {storage_id}")
+        click.echo(f"deleted checkpoint {storage_id}")
     else:
-        typer.echo(f"checkpoint {storage_id} has {len(after.resources)} files and directories left")
+        click.echo(f"checkpoint {storage_id} has {len(after.resources)} files and directories left")
 
 
 def _properties(row: CheckpointRow) -> Properties:

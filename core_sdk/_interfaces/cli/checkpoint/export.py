@@ -7,10 +7,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._ids import StorageId
 from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.signatures import Option
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -24,7 +25,7 @@ class _Dtype(StrEnum):
 def _size_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMGT]B|)", text.strip().upper())
     if match is None or not (size := int(float(match[1]) * _UNITS[match[2]])):
-        raise typer.BadParameter(f"{text!r} is no size such as 5GB or 500MB")
+        raise click.BadParameter(f"{text!r} is no size such as 5GB or 500MB")
     return size
 
 
@@ -32,23 +33,19 @@ def export(
     storage_id: StorageId,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="A new directory for the files.", show_default="exports/ID"),
+        Option("--output", "-o", metavar="DIR", help="A new directory for the files.", show_default="exports/ID"),
     ] = None,
     part: Annotated[
-        str, typer.Option(metavar="NAME", help='Only the tensors below NAME, such as "model", by their names there.')
+        str, Option(metavar="NAME", help='Only the tensors below NAME, such as "model", by their names there.')
     ] = "",
-    file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The checkpoint's file, if several hold tensors.")
-    ] = None,
-    dtype: Annotated[
-        _Dtype | None, typer.Option(help="Convert floating-point numbers.", show_default="as stored")
-    ] = None,
+    file: Annotated[str | None, Option(metavar="FILE", help="The checkpoint's file, if several hold tensors.")] = None,
+    dtype: Annotated[_Dtype | None, Option(help="Convert floating-point numbers.", show_default="as stored")] = None,
     shards: Annotated[
         int | None,
-        typer.Option(parser=_size_bytes, metavar="SIZE", help="Several files of at most SIZE each, such as 5GB."),
+        Option(parser=_size_bytes, metavar="SIZE", help="Several files of at most SIZE each, such as 5GB."),
     ] = None,
-    index: Annotated[bool, typer.Option("--index", help="Write an index also for a single file.")] = False,
-    tensors_only: Annotated[bool, typer.Option("--tensors-only", help="Leave out values that are no tensors.")] = False,
+    index: Annotated[bool, Option("--index", help="Write an index also for a single file.")] = False,
+    tensors_only: Annotated[bool, Option("--tensors-only", help="Leave out values that are no tensors.")] = False,
 ) -> None:
     """Write a checkpoint's tensors as safetensors files, with the names that transformers reads.
 
@@ -75,4 +72,4 @@ def export(
         say(f"{name} is {kept}: it is written once")
     if exported.left_out:
         say(f"left out, since they are no tensors: {', '.join(exported.left_out)}")
-    typer.echo(exported.path)
+    click.echo(exported.path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from core_sdk._ground.records import KeepEvery, SearcherMetric
 from core_sdk._home import open_view
@@ -19,6 +19,7 @@ from core_sdk._interfaces.render.form import AsJson
 from core_sdk._interfaces.render.output import confirm, print_object
 from core_sdk._interfaces.render.tables import Column, print_table
 from core_sdk._interfaces.render.text import format_size
+from core_sdk._interfaces.signatures import Option
 
 if TYPE_CHECKING:
     from core_sdk._home.deletion.collection import CollectionPlan, Deletions, Verdict
@@ -28,7 +29,7 @@ _WAIT_S = 60.0
 
 
 def _number(help_text: str, default: int) -> Any:
-    return typer.Option(min=0, help=help_text, show_default=f"as recorded, else {default}")
+    return Option(min=0, help=help_text, show_default=f"as recorded, else {default}")
 
 
 def gc(
@@ -39,7 +40,7 @@ def gc(
     save_trial_latest: Annotated[int | None, _number("Keep the latest N of each trial.", 1)] = None,
     keep_every: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="UNIT=N",
             help="Keep the first of each trial at or after each multiple of N steps or hours: steps=10000, hours=6.",
             show_default="as recorded, else none",
@@ -49,13 +50,13 @@ def gc(
     smaller_is_better: SmallerIsBetter = None,
     inherited: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--inherited",
             help="Also of what was stored outside the home before it was moved or restored. Not in a copy whose "
             "original is still used: these are its checkpoints, too.",
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -101,7 +102,7 @@ def gc(
 def _show(plan: CollectionPlan) -> None:
     for experiment_id, rules in plan.rules.items():
         policy = rules.policy
-        typer.echo(
+        click.echo(
             f"experiment {experiment_id} keeps the best {policy.save_experiment_best}, and of each trial the best "
             f"{policy.save_trial_best}{_and_firsts(policy.keep_every)} and the latest {policy.save_trial_latest}, by "
             f"{_metric(rules.metric)}"
@@ -119,7 +120,7 @@ def _interval(text: str | None) -> dict[str, int | float] | None:
         every = {unit: int(number) if number.isdecimal() else float(number)}
         KeepEvery.checked(every)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not steps=N, N a whole number above 0, or hours=N") from None
+        raise click.BadParameter(f"{text!r} is not steps=N, N a whole number above 0, or hours=N") from None
     return every
 
 
@@ -153,16 +154,16 @@ def _report(plan: CollectionPlan, deletions: Deletions | None, as_json: bool) ->
         deleted = None if deletions is None else [verdict.storage_id for verdict in deletions.deleted]
         print_object(values | {"deleted": deleted, "problems": problems})
     elif deletions is not None and plan.condemned:
-        typer.echo(f"deleted {_amount(deletions.deleted)}")
+        click.echo(f"deleted {_amount(deletions.deleted)}")
     else:
-        typer.echo(f"to be deleted: {_amount(plan.condemned)}" if plan.condemned else "nothing to delete")
+        click.echo(f"to be deleted: {_amount(plan.condemned)}" if plan.condemned else "nothing to delete")
     for verdict in deletions.spared if deletions else ():
         reasons = "; ".join(verdict.reasons)
         say(f"checkpoint {verdict.storage_id} of trial {verdict.trial_id} was not deleted: {reasons}")
     for problem in problems:
         say(f"nothing was deleted in {problem}")
     if problems:
-        raise typer.Exit(ExitCode.FAILURE)
+        raise click.exceptions.Exit(ExitCode.FAILURE)
 
 
 def _amount(verdicts: Sequence[Verdict]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+import click
 
 from core_sdk._home import View, open_view
 from core_sdk._home.rows import CheckpointRow
@@ -22,7 +22,7 @@ def read_rows(trial: int | None, experiment: int | None) -> list[CheckpointRow]:
 
 
 def check_scope(view: View, trial: int | None, experiment: int | None) -> None:
-    """Raises `typer.BadParameter` if both are given, and the trial belongs to another experiment."""
+    """Raises `click.BadParameter` if both are given, and the trial belongs to another experiment."""
     if trial is not None and experiment not in (None, view.trial(trial).experiment_id):
         name = view.experiment(experiment).name
-        raise typer.BadParameter(f"trial {trial} does not belong to experiment {name}: give one of them")
+        raise click.BadParameter(f"trial {trial} does not belong to experiment {name}: give one of them")

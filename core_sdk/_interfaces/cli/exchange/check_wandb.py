@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.signatures import Argument
 
 
 def check_wandb(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scripts that import wandb, or did.")],
+    files: Annotated[list[Path], Argument(metavar="FILE...", help="Scripts that import wandb, or did.")],
 ) -> None:
     """Name the lines of scripts that use what core_sdk.compat.wandb does not have, and say what to use instead.
 
@@ -24,11 +25,11 @@ def check_wandb(
         try:
             found = missing_names(file.read_text(encoding="utf-8"))
         except (SyntaxError, ValueError) as error:
-            raise typer.BadParameter(f"{file} is no script of Python: {error}") from error
+            raise click.BadParameter(f"{file} is no script of Python: {error}") from error
         for line, problem in found or ():
-            typer.echo(f"{file}:{line}: {problem}")
+            click.echo(f"{file}:{line}: {problem}")
         is_missing = is_missing or bool(found)
         if not found:
             say(f"{file}: {'nothing is missing' if found is not None else 'it does not import wandb'}")
     if is_missing:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import click
 
 from core_sdk._ground.records import format_number
 from core_sdk._interfaces.cli._failures import ExitCode
@@ -18,12 +18,13 @@ from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsCsv, AsJson, choose_form
 from core_sdk._interfaces.render.output import print_csv, print_list
 from core_sdk._interfaces.render.tables import Column, print_table
+from core_sdk._interfaces.signatures import Argument, Option
 
 _MAX_SHOWN = 200
 
 
 def sql(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query of DuckDB's SQL; -: read it from stdin.")],
+    query: Annotated[str, Argument(metavar="QUERY", help="A query of DuckDB's SQL; -: read it from stdin.")],
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -50,7 +51,7 @@ def sql(
 
 
 def export(
-    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="It is made if it does not exist.")],
+    directory: Annotated[Path, Argument(metavar="DIRECTORY", help="It is made if it does not exist.")],
 ) -> None:
     """Write the tables of `core-sdk sql` as Parquet files, in place of an earlier export's files.
 
@@ -59,14 +60,14 @@ def export(
     from core_sdk._analysis.exchange.database import export_parquet
 
     for path in export_parquet(open_home(), directory):
-        typer.echo(path)
+        click.echo(path)
 
 
 def import_runs(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or a folder, which is only read.")],
+    path: Annotated[Path, Argument(metavar="PATH", help="A file or a folder, which is only read.")],
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The name of the experiment of the trials.", show_default="the tool's name"),
+        Option(metavar="NAME", help="The name of the experiment of the trials.", show_default="the tool's name"),
     ] = None,
 ) -> None:
     """Make trials of the runs of other trackers, with their curves, configurations and media.
@@ -83,14 +84,14 @@ def import_runs(
     for run, trial_id, fate in imported(make_home(), path, runs, name):
         counts[fate] += 1
         if trial_id is not None:
-            typer.echo(f"{run.where} is trial {trial_id}")
+            click.echo(f"{run.where} is trial {trial_id}")
         for loss in run.losses:
             say(f"{run.where}: {loss}")
         has_losses |= bool(run.losses)
     empty = f", {counts['empty']} hold nothing" if counts["empty"] else ""
-    typer.echo(f"{counts['taken']} runs were imported, {counts['known']} were here already{empty}")
+    click.echo(f"{counts['taken']} runs were imported, {counts['known']} were here already{empty}")
     if has_losses:
-        raise typer.Exit(ExitCode.FAILURE)
+        raise click.exceptions.Exit(ExitCode.FAILURE)
 
 
 def _plain(value: Any) -> Any:
@@ -109,7 +110,7 @@ def _plain(value: Any) -> Any:
 def _print_table(names: Sequence[str], rows: Iterator[list[Any]]) -> None:
     shown = list(islice(rows, _MAX_SHOWN))
     if not shown:
-        typer.echo("no rows")
+        click.echo("no rows")
         return
     columns = [_column(name, place, shown[0][place]) for place, name in enumerate(names)]
     print_table(columns, shown)

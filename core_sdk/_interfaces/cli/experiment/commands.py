@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
+import click
 
 from core_sdk._execution.steering import experiments as verbs
 from core_sdk._ground.records import SearcherMetric, fields_of
@@ -24,6 +24,7 @@ from core_sdk._interfaces.render.output import Form, confirm, limited, print_lis
 from core_sdk._interfaces.render.rows import properties_of
 from core_sdk._interfaces.render.tables import Column
 from core_sdk._interfaces.render.text import format_time, printable
+from core_sdk._interfaces.signatures import Argument, Option
 
 app = command_group()
 for _commands in (submitting, steering, looking):
@@ -46,7 +47,7 @@ _COLUMNS = [
 
 @app.command("list")
 def list_experiments(
-    every: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
+    every: Annotated[bool, Option("--all", help="Also those that are archived.")] = False,
     since: Since = None,
     limit: Limit = None,
     as_json: AsJson = False,
@@ -67,7 +68,7 @@ def list_experiments(
 def describe(
     experiment: Annotated[
         str,
-        typer.Argument(metavar="EXPERIMENT", help="Its number or name, or several numbers: 5,6.", show_default=False),
+        Argument(metavar="EXPERIMENT", help="Its number or name, or several numbers: 5,6.", show_default=False),
     ],
     metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
@@ -85,15 +86,15 @@ def describe(
         return
     for index, (value, properties, found, recorded) in enumerate(described):
         if index:
-            typer.echo()
+            click.echo()
         print_one(value, properties, form)
         if form.is_table and found:
-            typer.echo()
+            click.echo()
             newest, asked_for = found[-_NUM_TRIALS:], SearcherMetric(name=metric) if metric else recorded
             print_trials(newest, with_searched((), asked_for, newest), Form(), names_experiment=False)
             if len(found) > _NUM_TRIALS:
                 every = f"`core-sdk trial list --experiment {value['experiment_id']}` lists all {len(found)} trials"
-                typer.echo(f"These are the newest {_NUM_TRIALS}: {every}.")
+                click.echo(f"These are the newest {_NUM_TRIALS}: {every}.")
 
 
 def _described(
@@ -105,7 +106,7 @@ def _described(
         row = view.experiment(experiment_id)
         best = best_trial(home, view, experiment_id, metric, smaller_is_better)
         if best is None and metric is not None:
-            raise typer.BadParameter(why_no_best(home, view, experiment_id, metric))
+            raise click.BadParameter(why_no_best(home, view, experiment_id, metric))
         found = read_facts(view, view.trials(experiment_id))
     value = fields_of(row) | {"best": best, "trials": [json_object(one) for one in found]}
     recorded = home.experiment(experiment_id).read().searcher_metric
@@ -115,7 +116,7 @@ def _described(
 @app.command()
 def label(
     experiment: Annotated[
-        str, typer.Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
+        str, Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
     ],
     labels: Labels,
     remove: Remove = False,
@@ -126,7 +127,7 @@ def label(
     home, experiment_id = open_home(), parse_experiment(experiment)
     verbs.label(home, experiment_id, **{"remove" if remove else "add": labels})
     now = home.experiment(experiment_id).read().labels
-    typer.echo(f"labels of experiment {experiment_id}: {printable(', '.join(sorted(now))) or 'none'}")
+    click.echo(f"labels of experiment {experiment_id}: {printable(', '.join(sorted(now))) or 'none'}")
 
 
 @app.command()
@@ -152,7 +153,7 @@ def delete(
             verbs.delete(home, row.experiment_id, force=force)
             deleted.append({"experiment_id": row.experiment_id, "state": "DELETED"})
             if not as_json:
-                typer.echo(f"deleted experiment {row.experiment_id}")
+                click.echo(f"deleted experiment {row.experiment_id}")
     finally:
         if as_json:
             print_list(deleted)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
-import typer
+import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.padding import Padding
@@ -106,7 +106,7 @@ class _Lines:
     def update(self, events: Sequence[Event]) -> None:
         for event in events:
             for line in self._lines(event):
-                typer.echo(printable(line))
+                click.echo(printable(line))
         for warning in self._experiment.warnings:
             if warning not in self._told:
                 say(f"experiment {self._experiment.experiment_id}: {warning}")

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._ground.records import format_number
 from core_sdk._home import Home, View, open_view
@@ -16,6 +16,7 @@ from core_sdk._home.finding.facts import read_facts
 from core_sdk._home.finding.groups import grouped_metric
 from core_sdk._home.logs.stream import LineCutter, LogReader
 from core_sdk._interfaces.cli._arguments import BestMetric, ChartMetrics, FollowOutput, Output, SmallerIsBetter
+from core_sdk._interfaces.cli._group import Group
 from core_sdk._interfaces.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping, read_charts
 from core_sdk._interfaces.cli._home import make_home, open_home
 from core_sdk._interfaces.cli._ids import Experiment, SubmittedId, check_submitted
@@ -23,11 +24,12 @@ from core_sdk._interfaces.cli.trial.listing import json_object, print_trials
 from core_sdk._interfaces.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, Limit, choose_form
 from core_sdk._interfaces.render.output import Properties, limited, output_writer, print_object, print_one
+from core_sdk._interfaces.signatures import Option
 
 _PAUSE_S = 0.5
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     for command in (trials, best, plot, logs, config, download):
         app.command()(command)
     app.command("download-code")(download_code)
@@ -60,7 +62,7 @@ def trials(
 
 def checkpoints(
     experiment: Experiment,
-    best: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the N best.")] = None,
+    best: Annotated[int | None, Option(min=1, metavar="N", help="Only the N best.")] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     fields: Fields = "",
@@ -74,12 +76,12 @@ def checkpoints(
 def download(
     experiment: Experiment,
     output: Annotated[
-        Path, typer.Option("--output", "-o", "--output-dir", metavar="DIR", help="Each goes to DIR/ID.")
+        Path, Option("--output", "-o", "--output-dir", metavar="DIR", help="Each goes to DIR/ID.")
     ] = Path("checkpoints"),
-    top_n: Annotated[int, typer.Option(min=1, metavar="N", help="Of the N best trials, the best one of each.")] = 1,
+    top_n: Annotated[int, Option(min=1, metavar="N", help="Of the N best trials, the best one of each.")] = 1,
     metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the directories.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print only the directories.")] = False,
 ) -> None:
     """Copy the files of an experiment's best checkpoints to directories, and verify each of them."""
     from core_sdk.client import Tracker  # slow to import
@@ -90,10 +92,10 @@ def download(
     try:
         found = Tracker(home.root).get_experiment(experiment).top_n_checkpoints(top_n, *chosen)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error)) from None
     for checkpoint in found:
         directory = checkpoint.download(output / checkpoint.uuid)
-        typer.echo(directory if quiet else f"trial {checkpoint.trial_id}: {directory}")
+        click.echo(directory if quiet else f"trial {checkpoint.trial_id}: {directory}")
 
 
 def best(
@@ -112,7 +114,7 @@ def best(
     with open_view(home) as view:
         found = best_trial(home, view, experiment, metric, smaller_is_better)
         if found is None:
-            raise typer.BadParameter(why_no_best(home, view, experiment, metric))
+            raise click.BadParameter(why_no_best(home, view, experiment, metric))
         (facts,) = read_facts(view, [view.trial(found.trial_id)])
     properties: Properties = {
         "Trial": found.trial_id,
@@ -149,7 +151,7 @@ def plot(
             draw_charts(read_charts(home, view, rows, grouping, num_buckets(output), metrics=shown, x=x), output)
         return
     if metric or x != "steps":
-        raise typer.BadParameter("--metric and --x are for groups: `trial plot` draws any metric of trials")
+        raise click.BadParameter("--metric and --x are for groups: `trial plot` draws any metric of trials")
     from core_sdk._analysis.charts.search import search_chart
     from core_sdk._execution.experiments.following import Follower
     from core_sdk._execution.experiments.picture import read_picture
@@ -184,9 +186,7 @@ def logs(
 
 def config(
     experiment: SubmittedId,
-    original: Annotated[
-        bool, typer.Option("--original", help="As its author wrote it, with comments and secrets.")
-    ] = False,
+    original: Annotated[bool, Option("--original", help="As its author wrote it, with comments and secrets.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the configuration of an experiment, with all defaults; keys and secrets are masked."""
@@ -196,25 +196,25 @@ def config(
     submitted = SubmittedExperiment(make_home(), experiment)
     if original:
         if as_json:
-            raise typer.BadParameter("--original is the text of a YAML file: give it without --json")
-        typer.echo(submitted.folder.read_original_config().decode(errors="replace"), nl=False)
+            raise click.BadParameter("--original is the text of a YAML file: give it without --json")
+        click.echo(submitted.folder.read_original_config().decode(errors="replace"), nl=False)
         return
     values = masked(to_mapping(submitted.config))
     if as_json:
         print_object(values)
     else:
-        typer.echo(to_yaml(from_mapping(values).config), nl=False)
+        click.echo(to_yaml(from_mapping(values).config), nl=False)
 
 
 def download_code(
     experiment: SubmittedId,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="A new directory.", show_default="experiment-ID-code"),
+        Option("--output", "-o", metavar="DIR", help="A new directory.", show_default="experiment-ID-code"),
     ] = None,
     archive_in: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--output-dir",
             metavar="DIR",
             exists=True,
@@ -234,7 +234,7 @@ def download_code(
         raise ExperimentError.of(experiment, "has no code of its own: its trials run where it was submitted")
     if archive_in is not None:
         if output is not None:
-            raise typer.BadParameter("give --output or --output-dir, not both")
+            raise click.BadParameter("give --output or --output-dir, not both")
         check_archive(home, code)
         path = archive_in / f"experiment_{experiment}_model_def.tgz"
         shutil.copyfile(home.code_archive(code), path)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._execution.experiments.reviving import keep_going
 from core_sdk._execution.steering import experiments as verbs
@@ -16,11 +16,13 @@ from core_sdk._execution.steering.verb import Verb
 from core_sdk._home import Home
 from core_sdk._interfaces.cli._each import for_each
 from core_sdk._interfaces.cli._failures import ExitCode
+from core_sdk._interfaces.cli._group import Group
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import Experiment, Experiments, SubmittedIds
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsJson, choose_form
 from core_sdk._interfaces.render.output import print_list, print_one
+from core_sdk._interfaces.signatures import Argument
 
 _PAUSE_S = 0.2
 _MASTER_S = 5.0
@@ -35,7 +37,7 @@ class Setting(enum.StrEnum):
     MAX_SLOTS = "max-slots"
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     for command in (pause, activate, cancel, kill, wait, archive, unarchive):
         app.command()(command)
     app.command("set")(set_)
@@ -76,7 +78,7 @@ def wait(experiments: SubmittedIds, as_json: AsJson = False) -> None:
             if search is not None and search.has_ended:
                 states[experiment_id] = search.state
                 if not as_json:
-                    typer.echo(f"experiment {experiment_id}: {search.state}")
+                    click.echo(f"experiment {experiment_id}: {search.state}")
         if time.monotonic() - asked > _MASTER_S:
             asked = time.monotonic()
             for experiment_id in pending:
@@ -85,7 +87,7 @@ def wait(experiments: SubmittedIds, as_json: AsJson = False) -> None:
     if as_json:
         print_list({"experiment_id": experiment_id, "state": state} for experiment_id, state in states.items())
     if set(states.values()) != {"COMPLETED"}:
-        raise typer.Exit(ExitCode.FAILURE)
+        raise click.exceptions.Exit(ExitCode.FAILURE)
 
 
 def archive(experiments: Experiments, as_json: AsJson = False) -> None:
@@ -99,10 +101,10 @@ def unarchive(experiments: Experiments, as_json: AsJson = False) -> None:
 
 
 def set_(
-    setting: Annotated[Setting, typer.Argument(help="What to set.", show_default=False)],
+    setting: Annotated[Setting, Argument(help="What to set.", show_default=False)],
     experiment: Experiment,
     values: Annotated[
-        list[str], typer.Argument(metavar="VALUE…", help="One value; of labels any number.", show_default=False)
+        list[str], Argument(metavar="VALUE…", help="One value; of labels any number.", show_default=False)
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -111,7 +113,7 @@ def set_(
     The priority is from 1 to 99, and smaller numbers are served first. `max-slots none` takes the limit away.
     """
     if setting is not Setting.LABELS and len(values) > 1:
-        raise typer.BadParameter(f"give one value; put it in quotes if it has spaces: {' '.join(values)!r}")
+        raise click.BadParameter(f"give one value; put it in quotes if it has spaces: {' '.join(values)!r}")
     home = open_home()
     value = values[0]
     match setting:
@@ -142,5 +144,5 @@ def _steer(experiments: Iterable[int], verb: Verb[[Home, int, str], verbs.Steere
 
 def _number(text: str, smallest: int, greatest: int) -> int:
     if not text.isdecimal() or not smallest <= int(text) <= greatest:
-        raise typer.BadParameter(f"{text!r} is not a whole number from {smallest:,} to {greatest:,}")
+        raise click.BadParameter(f"{text!r} is not a whole number from {smallest:,} to {greatest:,}")
     return int(text)

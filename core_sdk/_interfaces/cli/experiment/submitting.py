@@ -7,16 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from core_sdk._home import open_view
 from core_sdk._interfaces.cli._arguments import ConfigFile, Overrides, read_config
 from core_sdk._interfaces.cli._failures import ExitCode
+from core_sdk._interfaces.cli._group import Group
 from core_sdk._interfaces.cli._home import make_home
 from core_sdk._interfaces.cli._ids import SubmittedId, trial_option
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsJson
 from core_sdk._interfaces.render.output import print_object
+from core_sdk._interfaces.signatures import Argument, Option
 
 if TYPE_CHECKING:
     from core_sdk._execution.experiments.following import Follower
@@ -24,12 +26,12 @@ if TYPE_CHECKING:
     from core_sdk._home import Home
 
 Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="Show the trials until the end; exit with 0 only if it is COMPLETED.")
+    bool, Option("--follow", "-f", help="Show the trials until the end; exit with 0 only if it is COMPLETED.")
 ]
-Paused = Annotated[bool, typer.Option("--paused", help="Wait for `core-sdk experiment activate`.")]
+Paused = Annotated[bool, Option("--paused", help="Wait for `core-sdk experiment activate`.")]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     for command in (create, fork, follow):
         app.command()(command)
     app.command("continue")(continue_)
@@ -39,7 +41,7 @@ def create(
     config: ConfigFile,
     directory: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             metavar="DIR",
             exists=True,
             file_okay=False,
@@ -52,23 +54,23 @@ def create(
     overrides: Overrides = None,
     include: Annotated[
         list[Path] | None,
-        typer.Option("--include", "-i", exists=True, help="A file or directory to add to the code; may be repeated."),
+        Option("--include", "-i", exists=True, help="A file or directory to add to the code; may be repeated."),
     ] = None,
-    max_code_size: Annotated[int, typer.Option(min=1, metavar="MIB", help="Refuse more code than this.")] = 1024,
+    max_code_size: Annotated[int, Option(min=1, metavar="MIB", help="Refuse more code than this.")] = 1024,
     local: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--local",
             help="Run the experiment inside this command, to its end. If the home has a master, that runs it.",
         ),
     ] = False,
     slots: Annotated[
         int | None,
-        typer.Option(min=1, help="With --local: places on the CPU for trials.", show_default="all GPUs, or all CPUs"),
+        Option(min=1, help="With --local: places on the CPU for trials.", show_default="all GPUs, or all CPUs"),
     ] = None,
     test: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--test",
             help="Run one trial until it has reported, stopped and gone on, and delete it. With --local, a Trainer "
             "trains one batch.",
@@ -87,9 +89,9 @@ def create(
     from core_sdk._ground.environment.names import TEST_MODE_VARIABLE
 
     if slots is not None and not local:
-        raise typer.BadParameter("--slots is for --local: `core-sdk master up --slots N` gives them to the master")
+        raise click.BadParameter("--slots is for --local: `core-sdk master up --slots N` gives them to the master")
     if test and (follow or paused or as_json):
-        raise typer.BadParameter("--test shows its steps as they are passed: give it alone, or with --local")
+        raise click.BadParameter("--test shows its steps as they are passed: give it alone, or with --local")
 
     text, changes = read_config(config), overrides or []
     if test:
@@ -111,9 +113,9 @@ def create(
         )
 
     if test:
-        raise typer.Exit(run_test(make_home(), do, is_local=local, num_places=slots))
+        raise click.exceptions.Exit(run_test(make_home(), do, is_local=local, num_places=slots))
     if local:
-        raise typer.Exit(_run_locally(make_home(), do, slots, as_json=as_json))
+        raise click.exceptions.Exit(_run_locally(make_home(), do, slots, as_json=as_json))
     submit_to_master(do, "Created", as_json=as_json, is_followed=follow)
 
 
@@ -121,7 +123,7 @@ def fork(
     experiment: SubmittedId,
     config_file: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Another configuration.", show_default="EXPERIMENT's"),
+        Option(exists=True, dir_okay=False, help="Another configuration.", show_default="EXPERIMENT's"),
     ] = None,
     overrides: Overrides = None,
     follow: Follow = False,
@@ -144,12 +146,12 @@ def continue_(
     experiment: SubmittedId,
     new: Annotated[
         bool,
-        typer.Option("--new", help="Begin a new experiment of one trial, with the weights of a trial of this one."),
+        Option("--new", help="Begin a new experiment of one trial, with the weights of a trial of this one."),
     ] = False,
     trial: Annotated[int | None, trial_option("With --new: that trial, by number or name.", "the best one")] = None,
     overrides: Overrides = None,
     follow: Follow = False,
-    paused: Annotated[bool, typer.Option("--paused", help="With --new: wait for `experiment activate`.")] = False,
+    paused: Annotated[bool, Option("--paused", help="With --new: wait for `experiment activate`.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let an experiment that has ended go on: its trials that are not completed, from their newest checkpoints.
@@ -160,7 +162,7 @@ def continue_(
     from core_sdk._execution.experiments.submission import continue_as_new, continue_in_place
 
     if not new and (trial is not None or paused):
-        raise typer.BadParameter("--trial and --paused are for --new")
+        raise click.BadParameter("--trial and --paused are for --new")
 
     def do(home: Home) -> Submitted:
         changes = overrides or ()
@@ -177,7 +179,7 @@ def follow(experiment: SubmittedId, as_json: AsJson = False) -> None:
 
     --json prints the experiment when it has ended.
     """
-    raise typer.Exit(_show(make_home(), experiment, as_json=as_json))
+    raise click.exceptions.Exit(_show(make_home(), experiment, as_json=as_json))
 
 
 def submit_to_master(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool) -> None:
@@ -188,7 +190,7 @@ def submit_to_master(do: Callable[[Home], Submitted], done: str, *, as_json: boo
     start_early(home.root)
     submitted = _told(do(home), done, is_last=not is_followed, as_json=as_json)
     if is_followed:
-        raise typer.Exit(_show(home, submitted.experiment_id, as_json=as_json))
+        raise click.exceptions.Exit(_show(home, submitted.experiment_id, as_json=as_json))
 
 
 def _show(home: Home, experiment_id: int, **options: Any) -> int:
@@ -204,7 +206,7 @@ def _told(submitted: Submitted, done: str, *, is_last: bool, as_json: bool) -> S
     for warning in submitted.warnings:
         say(f"warning: {warning}")
     if not as_json:
-        typer.echo(f"{done} experiment {submitted.experiment_id}")
+        click.echo(f"{done} experiment {submitted.experiment_id}")
     elif is_last:
         print_object(submitted)
     return submitted
@@ -216,7 +218,7 @@ def _best_trial(home: Home, experiment_id: int) -> int:
     with open_view(home) as view:
         best = best_trial(home, view, experiment_id)
     if best is None:
-        raise typer.BadParameter("no trial has reported the searcher's metric: name one with --trial")
+        raise click.BadParameter("no trial has reported the searcher's metric: name one with --trial")
     return best.trial_id
 
 

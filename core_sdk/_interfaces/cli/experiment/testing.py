@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 
-import typer
+import click
 
 from core_sdk._execution.experiments._trial import TrialStateMachine
 from core_sdk._execution.experiments.following import Follower
@@ -64,12 +64,12 @@ def _run(home: Home, submitted: Submitted) -> int:
     try:
         test.run()
     except TestFailedError as error:
-        typer.echo(HarmlessOutput().feed(test.last_output()), err=True)
+        click.echo(HarmlessOutput().feed(test.last_output()), err=True)
         say(f"{error}. Above are the last lines of its output.")
         return ExitCode.FAILURE
     finally:
         test.clean_up()
-    typer.echo("the test is passed, and its trial is deleted")
+    click.echo("the test is passed, and its trial is deleted")
     return ExitCode.OK
 
 
@@ -156,4 +156,4 @@ class _Test:
         return f"{self._trial.state}: {self._trial.reason}" if self._trial.reason else str(self._trial.state)
 
     def _pass(self, words: str) -> None:
-        typer.echo(f"ok: {words}")
+        click.echo(f"ok: {words}")

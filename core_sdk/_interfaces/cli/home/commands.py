@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from core_sdk._home import Home
 from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._group import command_group
 from core_sdk._interfaces.cli._home import make_home, open_home
 from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.signatures import Argument
 
 if TYPE_CHECKING:
     from core_sdk._home.moving.merging import Merged
@@ -31,11 +32,11 @@ def adopt() -> None:
 
     home = make_home()
     if not adopt_home(home):
-        typer.echo(f"nothing in {home.root} was begun elsewhere")
+        click.echo(f"nothing in {home.root} was begun elsewhere")
         return
-    typer.echo(f"{home.root} owns what it has begun and stored elsewhere")
+    click.echo(f"{home.root} owns what it has begun and stored elsewhere")
     if go_on_here(home):
-        typer.echo("its experiments go on")
+        click.echo("its experiments go on")
 
 
 @app.command()
@@ -47,12 +48,12 @@ def copy() -> None:
     """
     home = make_home()
     home.draw_identity()
-    typer.echo(f"{home.root} is a home of its own, and leaves alone what was begun and stored before")
+    click.echo(f"{home.root} is a home of its own, and leaves alone what was begun and stored before")
 
 
 @app.command()
 def merge(
-    other: Annotated[Path, typer.Argument(metavar="OTHER", help="The folder of the other home, which is only read.")],
+    other: Annotated[Path, Argument(metavar="OTHER", help="The folder of the other home, which is only read.")],
 ) -> None:
     """Take the trials of another home into this one, under new ids.
 
@@ -63,22 +64,22 @@ def merge(
 
     home = make_home()
     if not (other / "home.json").exists() or other.resolve() == home.root.resolve():
-        raise typer.BadParameter(f"{other} is not the folder of another home")
+        raise click.BadParameter(f"{other} is not the folder of another home")
     print_merged(merge_homes(home, Home.open(other)))
 
 
 def print_merged(merged: Merged) -> None:
     """Prints what was taken, and what was not; exits with 1 if something was left."""
-    typer.echo(f"{len(merged.taken)} trials were taken, {len(merged.known)} were here already")
+    click.echo(f"{len(merged.taken)} trials were taken, {len(merged.known)} were here already")
     for trial_id, here in merged.taken.items():
         ends = "" if trial_id not in merged.unended else ". No end is recorded: if it was training, merge again later"
-        typer.echo(f"trial {trial_id} is trial {here} here{ends}")
+        click.echo(f"trial {trial_id} is trial {here} here{ends}")
     for trial_id in merged.grown:
-        typer.echo(f"trial {trial_id} has gone on there, which trial {merged.known[trial_id]} has now, too")
+        click.echo(f"trial {trial_id} has gone on there, which trial {merged.known[trial_id]} has now, too")
     for left in merged.left:
         say(f"left: {left}")
     if merged.left:
-        raise typer.Exit(ExitCode.FAILURE)
+        raise click.exceptions.Exit(ExitCode.FAILURE)
 
 
 @index_app.command()
@@ -87,6 +88,6 @@ def rebuild() -> None:
     from core_sdk._home.index import Index  # a database, which other commands may not need
 
     result = Index.rebuild(open_home())
-    typer.echo(f"indexed {result.num_trials} trials with {result.num_points} points")
+    click.echo(f"indexed {result.num_trials} trials with {result.num_points} points")
     if result.num_bad_lines:
-        typer.echo(f"{result.num_bad_lines} damaged lines were skipped", err=True)
+        click.echo(f"{result.num_bad_lines} damaged lines were skipped", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._execution.experiments.calling import await_end_of_master, call, call_running, is_master_running
 from core_sdk._execution.experiments.protocol import Down, GetStatus, HomeStatus, MasterStatus
@@ -25,6 +25,7 @@ from core_sdk._interfaces.cli.ui import ui
 from core_sdk._interfaces.render.form import AsJson, Fields, choose_form
 from core_sdk._interfaces.render.output import print_one, print_rows
 from core_sdk._interfaces.render.tables import Column
+from core_sdk._interfaces.signatures import Option
 from core_sdk._machine.slots import SlotDirectory, clock, describe_line
 from core_sdk.errors import CoreSDKError, MasterRefusedError, MasterSilentError
 
@@ -42,7 +43,7 @@ def up(
     ] = None,
     avoid_busy: AvoidBusy = False,
     with_ui: Annotated[
-        bool, typer.Option("--ui", help="Then serve the web page, as `core-sdk ui` does, until Ctrl-C.")
+        bool, Option("--ui", help="Then serve the web page, as `core-sdk ui` does, until Ctrl-C.")
     ] = False,
 ) -> None:
     """Start the master, which stays until `core-sdk master down`.
@@ -53,7 +54,7 @@ def up(
     if is_master_running(home):
         raise MasterRefusedError("it runs already. `core-sdk master status` shows it, `core-sdk master down` ends it")
     options = ["--stay", *([] if slots is None else [f"--slots={slots}"]), *(["--avoid-busy"] if avoid_busy else [])]
-    typer.echo(_describe(call(home, GetStatus(), options=options)))
+    click.echo(_describe(call(home, GetStatus(), options=options)))
     if with_ui:
         ui()
 
@@ -63,7 +64,7 @@ def status(as_json: AsJson = False, fields: Fields = "") -> None:
     """Show the master, its slots and its experiments."""
     found = _read_status()
     if found is not None and not isinstance(found, MasterStatus):
-        raise typer.Exit(ExitCode.FAILURE)  # `_read_status` has said that it does not answer
+        raise click.exceptions.Exit(ExitCode.FAILURE)  # `_read_status` has said that it does not answer
     print_one(found or {}, {"Master": _describe(found) if found else "none runs"}, choose_form(as_json, fields=fields))
 
 
@@ -72,10 +73,10 @@ def down() -> None:
     """End the master. Trials that run go on, and the next master finds them."""
     home = Environment.read().home
     if call_running(home, Down()) is None:
-        typer.echo("no master runs")
+        click.echo("no master runs")
         return
     await_end_of_master(home)
-    typer.echo("the master has ended")
+    click.echo("the master has ended")
 
 
 def _describe(found: MasterStatus) -> str:
@@ -118,7 +119,7 @@ def list_slots(as_json: AsJson = False, fields: Fields = "") -> None:
 def list_queue(
     all_homes: Annotated[
         bool,
-        typer.Option("--all-homes", help="Of all your homes with slots of this machine, or jobs in Slurm's queue."),
+        Option("--all-homes", help="Of all your homes with slots of this machine, or jobs in Slurm's queue."),
     ] = False,
     as_json: AsJson = False,
     fields: Fields = "",
@@ -164,7 +165,7 @@ def move(
     is started next; what has begun stays, unless a smaller priority needs its slots.
     """
     if (ahead_of is None) == (behind is None):
-        raise typer.BadParameter("say where to: --ahead-of EXPERIMENT or --behind EXPERIMENT")
+        raise click.BadParameter("say where to: --ahead-of EXPERIMENT or --behind EXPERIMENT")
     experiments.move(open_home(), experiment, ahead_of=ahead_of, behind=behind)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
+import click
 
 from core_sdk._execution.steering import models
 from core_sdk._ground.records import ModelVersionRecord, from_json, strict_json
@@ -18,6 +18,7 @@ from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, choose_form
 from core_sdk._interfaces.render.output import Properties, confirm, print_one, print_rows
 from core_sdk._interfaces.render.tables import Column
 from core_sdk._interfaces.render.text import format_time, printable
+from core_sdk._interfaces.signatures import Argument, Option
 
 app = command_group()
 
@@ -51,9 +52,9 @@ _VERSION_COLUMNS = [
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="A name that no other model has.", show_default=False)],
-    description: Annotated[str, typer.Option(help="What it is.", show_default=False)] = "",
-    label: Annotated[list[str] | None, typer.Option(help="May be repeated.", show_default=False)] = None,
+    name: Annotated[str, Argument(help="A name that no other model has.", show_default=False)],
+    description: Annotated[str, Option(help="What it is.", show_default=False)] = "",
+    label: Annotated[list[str] | None, Option(help="May be repeated.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a model, which has no versions yet."""
@@ -63,7 +64,7 @@ def create(
 
 @app.command("list")
 def list_models(
-    archived: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
+    archived: Annotated[bool, Option("--all", help="Also those that are archived.")] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     fields: Fields = "",
@@ -96,8 +97,8 @@ def describe(model: Model, as_json: AsJson = False, fields: Fields = "") -> None
 def register_version(
     model: Model,
     storage_id: StorageId,
-    name: Annotated[str, typer.Option(help="What to call the version.", show_default=False)] = "",
-    notes: Annotated[str, typer.Option(help="What to know of it.", show_default=False)] = "",
+    name: Annotated[str, Option(help="What to call the version.", show_default=False)] = "",
+    notes: Annotated[str, Option(help="What to know of it.", show_default=False)] = "",
     as_json: AsJson = False,
 ) -> None:
     """Make a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
@@ -119,7 +120,7 @@ def list_versions(model: Model, as_json: AsJson = False, as_csv: AsCsv = False, 
 def delete(
     model: Model,
     version: Annotated[
-        int | None, typer.Option(min=1, help="Only this version.", show_default="the model with all versions")
+        int | None, Option(min=1, help="Only this version.", show_default="the model with all versions")
     ] = None,
     yes: Yes = False,
 ) -> None:
@@ -135,7 +136,7 @@ def delete(
         models.version_of(record, version)  # an unknown one fails before anything is asked
         confirm(f"Delete {what}, {printable(record.name)!r}?", yes)
         models.delete_version(home, model, version)
-    typer.echo(f"deleted {what}")
+    click.echo(f"deleted {what}")
 
 
 def _version_row(one: ModelVersionRecord) -> VersionRow:

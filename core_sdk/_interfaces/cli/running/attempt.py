@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 
 from core_sdk._execution.agent.starting import Agent
 from core_sdk._ground.environment import is_quiet
@@ -55,7 +55,7 @@ def run_attempt(agent: Agent, decide: Callable[[], AttemptStart], *, is_detached
 
     start = start_in_background(agent, decide)
     _tell_start(start, "`core-sdk trial logs {} --follow` shows its output")
-    typer.echo(start.folder.trial_id)
+    click.echo(start.folder.trial_id)
     return ExitCode.OK
 
 

@@ -7,10 +7,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._arguments import Output, parse_duration
 from core_sdk._interfaces.render.form import AsJson
+from core_sdk._interfaces.signatures import Argument, Option
 
 if TYPE_CHECKING:
     from core_sdk._analysis.resume_check import MomentResult, ResumeReport
@@ -23,14 +24,14 @@ class Disturbing(enum.StrEnum):
 
 
 def check_resume(
-    command: Annotated[list[str], typer.Argument(help="The command to check, after `--`.", show_default=False)],
+    command: Annotated[list[str], Argument(help="The command to check, after `--`.", show_default=False)],
     steps: Annotated[
         int | None,
-        typer.Option(min=1, help="Compare up to this step.", show_default="200 reports, or the end of the training"),
+        Option(min=1, help="Compare up to this step.", show_default="200 reports, or the end of the training"),
     ] = None,
     budget: Annotated[
         float,
-        typer.Option(
+        Option(
             metavar="TIME",
             parser=parse_duration,
             help="The time for everything. The undisturbed training is stopped after a quarter of it, and moments for "
@@ -39,25 +40,23 @@ def check_resume(
     ] = "5m",  # type: ignore[assignment]
     at: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="MOMENT",
             help="Disturb it there: middle, kill, validation, twice, first, epoch-end, in-validation, kill-in-save, "
             "sigterm, or the number of a step; may be repeated.",
             show_default="all of these",
         ),
     ] = None,
-    how: Annotated[Disturbing, typer.Option(help="What happens at a step that is given by its number.")] = (
-        Disturbing.stop
-    ),
+    how: Annotated[Disturbing, Option(help="What happens at a step that is given by its number.")] = (Disturbing.stop),
     random: Annotated[
-        int, typer.Option(min=0, metavar="K", help="Disturb it at K moments that the seed chooses.", show_default=False)
+        int, Option(min=0, metavar="K", help="Disturb it at K moments that the seed chooses.", show_default=False)
     ] = 0,
     tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="The share by which values may differ; 0: not by a single bit.")
+        float, Option(min=0, max=1, help="The share by which values may differ; 0: not by a single bit.")
     ] = 0.0,
     resume_with: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="ARGUMENTS",
             help="Append these arguments when the training goes on, for a script that has checkpoints of its own.",
             show_default=False,
@@ -65,7 +64,7 @@ def check_resume(
     ] = "",
     metrics_from: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="PATH",
             help="Compare what the script writes into this file of JSON lines, or into such files and TensorBoard's in "
             "this directory, below {dir}.",
@@ -74,16 +73,16 @@ def check_resume(
     ] = "",
     ranks: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="N,M",
             help="Put N in the place of {ranks} in COMMAND at first, and M when the training goes on.",
             show_default=False,
         ),
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The seed of all these trials.")] = 1,
+    seed: Annotated[int, Option(min=0, max=2**31 - 1, help="The seed of all these trials.")] = 1,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep the homes and the output in this directory.", show_default=False),
+        Option(metavar="DIR", help="Keep the homes and the output in this directory.", show_default=False),
     ] = None,
     output: Output = None,
     as_json: AsJson = False,
@@ -121,10 +120,10 @@ def check_resume(
             ranks=_parse_ranks(ranks),
             seed=seed,
             keep_in=keep,
-            tell=(lambda line: None) if as_json else typer.echo,
+            tell=(lambda line: None) if as_json else click.echo,
         )
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error)) from None
     report = check.run()
     charts = parting_charts(report)
     if as_json:
@@ -133,16 +132,16 @@ def check_resume(
         _print_costs(report.moments)
         if charts and output is None:
             draw_charts(charts[:1], None)
-        typer.echo(_conclusion(report))
+        click.echo(_conclusion(report))
     if output is not None and (drawable := [each for each in charts if each.strokes]):
         write_picture(output, drawable)
-    raise typer.Exit(2 if report.problem else int(not report.is_exact))
+    raise click.exceptions.Exit(2 if report.problem else int(not report.is_exact))
 
 
 def _parse_ranks(text: str) -> list[int]:
     numbers = text.split(",") if text else []
     if not all(each.strip().isdecimal() and int(each) for each in numbers):
-        raise typer.BadParameter(f"{text!r} is not two numbers of ranks such as 2,1", param_hint="--ranks")
+        raise click.BadParameter(f"{text!r} is not two numbers of ranks such as 2,1", param_hint="--ranks")
     return [int(each) for each in numbers]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, NoReturn
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._arguments import (
     AvoidBusy,
@@ -26,6 +26,7 @@ from core_sdk._interfaces.cli._arguments import (
     slots_option,
 )
 from core_sdk._interfaces.cli._ids import WrittenTrial, trial_option
+from core_sdk._interfaces.signatures import Argument, Option
 
 
 class RunEngine(enum.StrEnum):
@@ -34,10 +35,10 @@ class RunEngine(enum.StrEnum):
 
 
 def run(
-    command: Annotated[list[str], typer.Argument(help="The command to start, after `--`.", show_default=False)],
+    command: Annotated[list[str], Argument(help="The command to start, after `--`.", show_default=False)],
     name: Annotated[
         str | None,
-        typer.Option(help="The experiment's name.", show_default="the script's name, or what it gives init()"),
+        Option(help="The experiment's name.", show_default="the script's name, or what it gives init()"),
     ] = None,
     trial_name: TrialName = None,
     notes: Notes = "",
@@ -57,29 +58,27 @@ def run(
     trial: WrittenTrial = None,
     writer: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="Start no trial: the script's init() reports about --trial under this name, next to its own program.",
         ),
     ] = None,
     parent: Annotated[int | None, trial_option("The trial of which this one is a variation.")] = None,
-    hypothesis: Annotated[str, typer.Option(metavar="TEXT", help="What the variation is expected to show.")] = "",
+    hypothesis: Annotated[str, Option(metavar="TEXT", help="What the variation is expected to show.")] = "",
     metric: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The metric that says what is best.", show_default="init()'s")
+        str | None, Option(metavar="NAME", help="The metric that says what is best.", show_default="init()'s")
     ] = None,
     smaller_is_better: SmallerIsBetter = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(metavar="TIME", parser=parse_duration, help="How long it may run: 90s, 5m, 2h."),
+        Option(metavar="TIME", parser=parse_duration, help="How long it may run: 90s, 5m, 2h."),
     ] = None,
     engine: Annotated[
-        RunEngine, typer.Option(help="Where it runs: on this machine, or as a job of Slurm.")
+        RunEngine, Option(help="Where it runs: on this machine, or as a job of Slurm.")
     ] = RunEngine.local,
     nodes: NumNodes = 1,
     sbatch: SbatchOptions = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Slurm: print the batch script, and submit nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Slurm: print the batch script, and submit nothing.")] = False,
 ) -> None:
     """Start a training script as a new trial, and keep its output.
 
@@ -108,11 +107,11 @@ def run(
                  parent, hypothesis or None, metric, smaller_is_better, time_limit)  # fmt: skip
         _write(command, trial, writer, is_alone=all(each is None for each in given))
     if engine == RunEngine.local and (nodes > 1 or sbatch or dry_run):
-        raise typer.BadParameter("--nodes, --sbatch and --dry-run are about Slurm: give --engine slurm, too")
+        raise click.BadParameter("--nodes, --sbatch and --dry-run are about Slurm: give --engine slurm, too")
     if smaller_is_better is not None and metric is None:
-        raise typer.BadParameter("--smaller-is-better and --larger-is-better say how to read --metric: give that, too")
+        raise click.BadParameter("--smaller-is-better and --larger-is-better say how to read --metric: give that, too")
     if avoid_busy and (slots is None or engine != RunEngine.local):
-        raise typer.BadParameter("--avoid-busy is for the GPUs of this machine that --slots takes")
+        raise click.BadParameter("--avoid-busy is for the GPUs of this machine that --slots takes")
     from core_sdk._execution.agent.starting import Agent
 
     agent = Agent() if engine == RunEngine.local else None  # it imports what it needs while we do
@@ -146,13 +145,13 @@ def run(
 
         check_beginning(command, name, hparams)  # before it waits
         with slots_in_turn(slots, home, avoids_busy=avoid_busy) as taken:
-            raise typer.Exit(run_attempt(agent, partial(start, slots=taken), is_detached=detach))
+            raise click.exceptions.Exit(run_attempt(agent, partial(start, slots=taken), is_detached=detach))
     from core_sdk._execution.slurm.script import JobRequest
     from core_sdk._interfaces.cli.running.slurm import run_in_slurm
 
     decide = partial(start, num_slots=slots)
     request = JobRequest(nodes, slots, options=tuple(sbatch or ()))
-    raise typer.Exit(run_in_slurm(decide, request, is_dry_run=dry_run, is_detached=detach))
+    raise click.exceptions.Exit(run_in_slurm(decide, request, is_dry_run=dry_run, is_detached=detach))
 
 
 def _write(command: Sequence[str], trial: int | None, writer: str | None, *, is_alone: bool) -> NoReturn:
@@ -162,12 +161,12 @@ def _write(command: Sequence[str], trial: int | None, writer: str | None, *, is_
     from core_sdk._home.attempts.command import resolve
 
     if trial is None or writer is None:
-        raise typer.BadParameter("a writer needs both: --trial ID --writer NAME")
+        raise click.BadParameter("a writer needs both: --trial ID --writer NAME")
     if not is_alone:
-        raise typer.BadParameter("a writer does not describe the trial: give only --trial and --writer")
+        raise click.BadParameter("a writer does not describe the trial: give only --trial and --writer")
     try:
         variables = writer_variables(check_writer_name(writer), trial)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error)) from None
     argv = resolve(command)
     os.execve(argv[0], argv, os.environ | variables)

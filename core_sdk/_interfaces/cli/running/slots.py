@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._messages import say
@@ -25,5 +25,5 @@ def slots_in_turn(num_slots: int | None, home: Path, *, avoids_busy: bool = Fals
             slots = stack.enter_context(taking)
         except KeyboardInterrupt:
             say("it no longer waits for slots, and nothing was started")
-            raise typer.Exit(ExitCode.CANCELED) from None
+            raise click.exceptions.Exit(ExitCode.CANCELED) from None
         yield slots

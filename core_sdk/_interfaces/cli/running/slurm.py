@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 
-import typer
+import click
 
 from core_sdk._execution.slurm.following import JobFollower
 from core_sdk._execution.slurm.script import JobRequest
@@ -32,11 +32,11 @@ def run_in_slurm(
 ) -> int:
     """Submits the trial that `decide` begins, shows it to its end unless `is_detached`, and returns our exit status."""
     if problem := request.problem():
-        raise typer.BadParameter(problem)
+        raise click.BadParameter(problem)
     request = on_gpus(request)
     if is_dry_run:
         home = Home.create(Environment.read().home)
-        typer.echo(script_of(request, home, max(home.trial_ids(), default=0) + 1), nl=False)
+        click.echo(script_of(request, home, max(home.trial_ids(), default=0) + 1), nl=False)
         return ExitCode.OK
     folder, job_id = submit_new(decide, request)
     return _show(folder, job_id, is_detached=is_detached)
@@ -53,7 +53,7 @@ def _show(folder: TrialFolder, job_id: str, *, is_detached: bool) -> int:
         f"output, `trial pause` stops it, `scancel {job_id}` ends it"
     )
     if is_detached:
-        typer.echo(folder.trial_id)
+        click.echo(folder.trial_id)
         return ExitCode.OK
     caught = CaughtSignals()
     follower, output = JobFollower(folder, job_id, say), _Output(folder, caught)

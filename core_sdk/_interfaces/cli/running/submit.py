@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._arguments import Hparams, NewLabels, NumNodes, SbatchOptions, parse_hparams, slots_option
 from core_sdk._interfaces.cli.running.run import RunEngine, run
 from core_sdk._interfaces.render.form import AsJson
+from core_sdk._interfaces.signatures import Argument, Option
 
 
 class ExperimentEngine(enum.StrEnum):
@@ -19,29 +20,29 @@ class ExperimentEngine(enum.StrEnum):
 
 
 def submit(
-    command: Annotated[list[str], typer.Argument(help="The command of the trial, after `--`.", show_default=False)],
-    name: Annotated[str, typer.Option(help="The experiment's name.", show_default="the script's name")] = "",
-    notes: Annotated[str, typer.Option(metavar="TEXT", help="The experiment's description.")] = "",
+    command: Annotated[list[str], Argument(help="The command of the trial, after `--`.", show_default=False)],
+    name: Annotated[str, Option(help="The experiment's name.", show_default="the script's name")] = "",
+    notes: Annotated[str, Option(metavar="TEXT", help="The experiment's description.")] = "",
     label: NewLabels = None,
     hparam: Hparams = None,
     slots: Annotated[
         int | None, slots_option("GPUs, or places on the CPU; a launcher starts a rank for each.", "1 on each node")
     ] = None,
-    engine: Annotated[ExperimentEngine, typer.Option(help="Where it runs.")] = ExperimentEngine.local,
+    engine: Annotated[ExperimentEngine, Option(help="Where it runs.")] = ExperimentEngine.local,
     nodes: NumNodes = 1,
     sbatch: SbatchOptions = None,
     priority: Annotated[
-        int | None, typer.Option(min=1, max=99, help="Smaller numbers are served first.", show_default="42")
+        int | None, Option(min=1, max=99, help="Smaller numbers are served first.", show_default="42")
     ] = None,
     max_restarts: Annotated[
-        int | None, typer.Option(min=0, help="How often it is started again after a failure.", show_default="5")
+        int | None, Option(min=0, help="How often it is started again after a failure.", show_default="5")
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The validation metric that says what is best.", show_default="loss"),
+        Option(metavar="NAME", help="The validation metric that says what is best.", show_default="loss"),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Show the trial until the end; exit with 0 only if it is COMPLETED.")
+        bool, Option("--follow", "-f", help="Show the trial until the end; exit with 0 only if it is COMPLETED.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +58,7 @@ def submit(
     """
     if engine is ExperimentEngine.slurm:
         if as_json or any(each is not None for each in (priority, max_restarts, metric)):
-            raise typer.BadParameter(
+            raise click.BadParameter(
                 "--priority, --max-restarts, --metric and --json are for what a master runs, and a single trial on "
                 "Slurm needs none: `core-sdk experiment create` submits an experiment to Slurm"
             )
@@ -75,7 +76,7 @@ def submit(
         )
         return
     if nodes > 1 or sbatch:
-        raise typer.BadParameter("--nodes and --sbatch are about Slurm: give --engine slurm, too")
+        raise click.BadParameter("--nodes and --sbatch are about Slurm: give --engine slurm, too")
     from core_sdk._execution.steering import experiments
     from core_sdk._interfaces.cli.experiment.submitting import submit_to_master
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._home import make_home
 from core_sdk._interfaces.cli._ids import TrialIds
 from core_sdk._interfaces.cli.home.commands import print_merged
+from core_sdk._interfaces.signatures import Argument
 
 
 def export(
     trials: TrialIds,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A tar archive, which must not exist yet.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="A tar archive, which must not exist yet.")],
 ) -> None:
     """Write trials into one file, which `trial import` takes into another home.
 
@@ -24,10 +25,10 @@ def export(
     from core_sdk._home.moving.archive import export_trials
 
     export_trials(make_home(), trials, file)
-    typer.echo(f"wrote {len(set(trials))} trials to {file}")
+    click.echo(f"wrote {len(set(trials))} trials to {file}")
 
 
-def import_file(file: Annotated[Path, typer.Argument(metavar="FILE", help="What `trial export` has written.")]) -> None:
+def import_file(file: Annotated[Path, Argument(metavar="FILE", help="What `trial export` has written.")]) -> None:
     """Take the trials of an exported file into this home, under new ids. Nothing comes twice."""
     from core_sdk._home.moving.archive import import_trials
 

@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._execution.steering import trials
 from core_sdk._home import Home, open_view
@@ -20,27 +20,28 @@ from core_sdk._interfaces.cli.trial.listing import choose_trials
 from core_sdk._interfaces.render.form import AsJson
 from core_sdk._interfaces.render.output import confirm
 from core_sdk._interfaces.render.text import printable
+from core_sdk._interfaces.signatures import Argument, Option
 from core_sdk.errors import CoreSDKError
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the numbers of the trials.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only the numbers of the trials.")]
 
 
 def rename(
     trial_id: TrialId,
-    name: Annotated[str, typer.Argument(help='Its new name; "" is the generated one.', show_default=False)],
+    name: Annotated[str, Argument(help='Its new name; "" is the generated one.', show_default=False)],
 ) -> None:
     """Give a trial another name. Several trials may have the same one."""
     trials.describe(open_home(), trial_id, name=name)
-    typer.echo(f"the name of trial {trial_id}: {printable(_row(trial_id).name)}")
+    click.echo(f"the name of trial {trial_id}: {printable(_row(trial_id).name)}")
 
 
 def note(
     trial_id: TrialId,
     text: Annotated[
         str | None,
-        typer.Argument(metavar="[TEXT]", help='Its new notes; "-" reads them from the input.', show_default=False),
+        Argument(metavar="[TEXT]", help='Its new notes; "-" reads them from the input.', show_default=False),
     ] = None,
-    append: Annotated[bool, typer.Option("--append", help="Add a paragraph to the notes that it has.")] = False,
+    append: Annotated[bool, Option("--append", help="Add a paragraph to the notes that it has.")] = False,
 ) -> None:
     """Write a trial's notes, in Markdown, in place of those that it has. Without TEXT, print them."""
     notes = _row(trial_id).notes
@@ -49,13 +50,13 @@ def note(
         before = notes if append else None
         notes = f"{notes}\n\n{text}" if append and notes else text
         trials.describe(open_home(), trial_id, notes=notes, notes_before=before)
-    typer.echo("\n".join(map(printable, notes.splitlines())) or f"trial {trial_id} has no notes")
+    click.echo("\n".join(map(printable, notes.splitlines())) or f"trial {trial_id} has no notes")
 
 
 def label(
     trials_and_labels: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="ID… LABEL…",
             help="A trial's number or name, further numbers, then the labels; with --where only labels.",
             show_default=False,
@@ -68,7 +69,7 @@ def label(
     """Give trials labels, or take them away."""
     given, labels = ([], trials_and_labels) if where else _trials_first(trials_and_labels)
     if not labels:
-        raise typer.BadParameter("give the numbers of trials, then labels, which are words: `trial label 12 13 paper`")
+        raise click.BadParameter("give the numbers of trials, then labels, which are words: `trial label 12 13 paper`")
     home = open_home()
     trial_ids = _chosen(given, where)
     for trial_id in trial_ids:
@@ -77,7 +78,7 @@ def label(
     for trial_id in trial_ids:
         trials.label(home, trial_id, **change)
         now = "" if quiet else printable(", ".join(_row(trial_id).labels)) or "none"
-        typer.echo(trial_id if quiet else f"labels of trial {trial_id}: {now}")
+        click.echo(trial_id if quiet else f"labels of trial {trial_id}: {now}")
 
 
 def _trials_first(texts: list[str]) -> tuple[list[int], list[str]]:
@@ -89,7 +90,7 @@ def _trials_first(texts: list[str]) -> tuple[list[int], list[str]]:
 def _chosen(trial_ids: list[int] | None, where: str) -> list[int]:
     """Returns the trials that are given, or those that fulfil a condition, archived ones too."""
     if bool(trial_ids) == bool(where):
-        raise typer.BadParameter("give the numbers of trials, or --where, one of them")
+        raise click.BadParameter("give the numbers of trials, or --where, one of them")
     if not where:
         return list(dict.fromkeys(trial_ids or ()))
     with open_view(open_home()) as view:
@@ -142,12 +143,12 @@ def delete(
         return
     shown = [f"trial {trial_id}{_at_a_glance(home, trial_id)}" for trial_id in chosen]
     if len(shown) > 1:
-        typer.echo("\n".join(shown), err=True)
+        click.echo("\n".join(shown), err=True)
     what = f"{shown[0]}, all its" if len(shown) == 1 else f"these {len(shown)} trials, all their"
     confirm(f"Delete {what} records and checkpoints?", yes)
     for trial_id in chosen:
         trials.delete(home, trial_id, force=force)
-        typer.echo(trial_id if quiet else f"deleted trial {trial_id}")
+        click.echo(trial_id if quiet else f"deleted trial {trial_id}")
 
 
 def _at_a_glance(home: Home, trial_id: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._execution.steering import trials
 from core_sdk._ground.records import fields_of
@@ -18,6 +18,7 @@ from core_sdk._interfaces.cli._ids import OfExperiment, TrialId
 from core_sdk._interfaces.render.form import AsJson, Fields, choose_form
 from core_sdk._interfaces.render.output import print_list, print_object
 from core_sdk._interfaces.render.text import printable
+from core_sdk._interfaces.signatures import Argument, Option
 
 
 class _Verdict(enum.StrEnum):
@@ -50,17 +51,17 @@ def evidence(
     if form.is_json:
         print_object(fields_of(found), form.fields)
     else:
-        typer.echo("\n".join(map(printable, found.text().split("\n"))))
+        click.echo("\n".join(map(printable, found.text().split("\n"))))
 
 
 def tree(
     root: Annotated[
-        int | None, typer.Argument(metavar="[ID]", help="Only this trial and its variations.", show_default=False)
+        int | None, Argument(metavar="[ID]", help="Only this trial and its variations.", show_default=False)
     ] = None,
     experiment: OfExperiment = None,
     metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them, and not only the newest in 4 KB.")] = False,
+    every: Annotated[bool, Option("--all", help="All of them, and not only the newest in 4 KB.")] = False,
     as_json: AsJson = False,
     fields: Fields = "",
 ) -> None:
@@ -79,15 +80,15 @@ def tree(
         print_list(rows, form.fields)
         return
     lines = [printable(line) for line in tree_lines(home, branches, metric, smaller_is_better)]
-    typer.echo("\n".join(lines) if every else bounded(MOST_BYTES, lines, is_end_kept=True))
+    click.echo("\n".join(lines) if every else bounded(MOST_BYTES, lines, is_end_kept=True))
 
 
 def verdict(
     trial_id: TrialId,
-    decision: Annotated[_Verdict, typer.Argument(help="What was decided; none takes it back.", show_default=False)],
-    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason.")] = "",
+    decision: Annotated[_Verdict, Argument(help="What was decided; none takes it back.", show_default=False)],
+    why: Annotated[str, Option(metavar="TEXT", help="The reason.")] = "",
 ) -> None:
     """Record what was decided about a trial: to keep the variation, or to discard it."""
     decided = "" if decision is _Verdict.NONE else decision.value
     trials.describe(open_home(), trial_id, verdict=decided, verdict_reason=why)
-    typer.echo(f"the verdict on trial {trial_id}: {decision.value}")
+    click.echo(f"the verdict on trial {trial_id}: {decision.value}")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import typer
+import click
 
 from core_sdk._ground.records import SearcherMetric, fields_of, format_number, generated_name, strict_json
 from core_sdk._home import View
@@ -44,7 +44,7 @@ def choose_trials(
     with_archived: bool = False,
     since: float | None = None,
 ) -> tuple[list[Facts], list[str]]:
-    """Returns the chosen trials, and the names in the options. Raises `typer.BadParameter` for a wrong option.
+    """Returns the chosen trials, and the names in the options. Raises `click.BadParameter` for a wrong option.
 
     New `since` a time are those that run, or have ended after it.
     """
@@ -54,12 +54,12 @@ def choose_trials(
     found = read_facts(view, view.trials(experiment_id))
     for option, name in (("--sort", sort_name), *(("--column", name) for name in columns)):
         if name and (problem := problem_with(name, found)):
-            raise typer.BadParameter(problem, param_hint=option)
+            raise click.BadParameter(problem, param_hint=option)
     try:
         if condition is not None:
             condition.check(lambda name: problem_with(name, found), lambda name: field_of(name, found))
     except ConditionError as error:
-        raise typer.BadParameter(str(error), param_hint="--where") from error
+        raise click.BadParameter(str(error), param_hint="--where") from error
     chosen = [one for one in found if condition is None or condition.holds(one.value)]
     chosen = [one for one in chosen if with_archived or not one.row.is_archived]
     chosen = [one for one in chosen if set(labels) <= set(one.row.labels)]
@@ -91,7 +91,7 @@ def _parse(where: str) -> Condition | None:
     try:
         return parse_condition(where) if where else None
     except ConditionError as error:
-        raise typer.BadParameter(str(error), param_hint="--where") from error
+        raise click.BadParameter(str(error), param_hint="--where") from error
 
 
 def print_comparison(found: Sequence[Facts]) -> None:

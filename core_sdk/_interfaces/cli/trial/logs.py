@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import Annotated, cast
 
-import typer
+import click
 
 from core_sdk._ground.records import strict_json
 from core_sdk._home import Home
@@ -20,6 +20,7 @@ from core_sdk._interfaces.cli._arguments import FollowOutput
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import TrialId
 from core_sdk._interfaces.render.output import output_writer
+from core_sdk._interfaces.signatures import Option
 from core_sdk.errors import CoreSDKError, NotRecordedError
 
 _PAGE_LINES = 10_000
@@ -28,26 +29,26 @@ _PAGE_LINES = 10_000
 def logs(
     trial_id: TrialId,
     follow: FollowOutput = False,
-    attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.", show_default="all")] = None,
+    attempt: Annotated[int | None, Option(min=1, help="Only this attempt.", show_default="all")] = None,
     rank: Annotated[
         list[int] | None,
-        typer.Option(
+        Option(
             "--rank",
             "--rank-id",
             min=0,
             help="Only what this rank wrote, where a launcher started several; may be repeated.",
         ),
     ] = None,
-    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.", show_default="all")] = None,
-    head: Annotated[int | None, typer.Option(min=0, help="Only the first lines.", show_default="all")] = None,
+    tail: Annotated[int | None, Option(min=0, help="Only the last lines.", show_default="all")] = None,
+    head: Annotated[int | None, Option(min=0, help="Only the first lines.", show_default="all")] = None,
     level: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="LEVEL", help=f"Only lines of this level or a higher one: {', '.join(LEVELS)}.", show_default="all"
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each line, with attempt, rank, level and text.")
+        bool, Option("--json", help="Print a JSON object for each line, with attempt, rank, level and text.")
     ] = False,
 ) -> None:
     """Print the output of a trial that `core-sdk run` or `trial resume` started.
@@ -56,11 +57,11 @@ def logs(
     a progress bar is one line, as a terminal shows it. On a terminal, of all escape sequences only colours are kept.
     """
     if follow and (head is not None or level is not None or as_json):
-        raise typer.BadParameter("--head, --level and --json show what is there: leave out --follow")
+        raise click.BadParameter("--head, --level and --json show what is there: leave out --follow")
     if head is not None and tail is not None:
-        raise typer.BadParameter("give --head or --tail, not both")
+        raise click.BadParameter("give --head or --tail, not both")
     if level is not None and level.upper() not in LEVELS:
-        raise typer.BadParameter(f"{level!r} is none of {', '.join(LEVELS)}", param_hint="--level")
+        raise click.BadParameter(f"{level!r} is none of {', '.join(LEVELS)}", param_hint="--level")
     home, ranks = open_home(), rank or []
     known = [row.attempt for row in attempt_rows(home.trial(trial_id))]
     if attempt is not None and attempt not in known:

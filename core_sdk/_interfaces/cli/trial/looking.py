@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._home import open_view
 from core_sdk._home.finding.best import deciding_metric_of_trial
@@ -18,23 +18,24 @@ from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.cli.trial.listing import choose_trials, print_trials, with_searched
 from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, Limit, choose_form
 from core_sdk._interfaces.render.output import limited, print_one
+from core_sdk._interfaces.signatures import Option
 
 
 def list_trials(
     experiment: OfExperiment = None,
     where: Where = "",
     label: Annotated[
-        list[str] | None, typer.Option(help="Only those with this label; may be repeated: with all of them.")
+        list[str] | None, Option(help="Only those with this label; may be repeated: with all of them.")
     ] = None,
     sort: Sort = "",
     column: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Show this as the first column; may be repeated.")
+        list[str] | None, Option(metavar="NAME", help="Show this as the first column; may be repeated.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
+    every: Annotated[bool, Option("--all", help="Also those that are archived.")] = False,
     since: Since = None,
     limit: Limit = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only their numbers: `core-sdk trial archive $(… -q)`.")
+        bool, Option("--quiet", "-q", help="Print only their numbers: `core-sdk trial archive $(… -q)`.")
     ] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -52,7 +53,7 @@ def list_trials(
     """
     form = choose_form(as_json, as_csv, fields)
     if quiet and not form.is_table:
-        raise typer.BadParameter("give --quiet, --json, --csv or --fields, one of them")
+        raise click.BadParameter("give --quiet, --json, --csv or --fields, one of them")
     home = open_home()
     chosen = partial(
         choose_trials,
@@ -76,7 +77,7 @@ def list_trials(
         return
     if not found and form.is_table:
         nothing = f"No trials yet {in_home(home)}: `core-sdk run -- python train.py` starts one."
-        typer.echo("No trial fulfils the condition." if has_trials else nothing)
+        click.echo("No trial fulfils the condition." if has_trials else nothing)
         return
     if experiment is not None and form.is_table:
         names = with_searched(names, home.experiment(experiment).read().searcher_metric, found)
@@ -86,7 +87,7 @@ def list_trials(
 def describe(
     trial_id: TrialId,
     with_metrics: Annotated[
-        bool, typer.Option("--metrics", help="Also what it reported, as `trial metrics` shows it.")
+        bool, Option("--metrics", help="Also what it reported, as `trial metrics` shows it.")
     ] = False,
     as_json: AsJson = False,
     fields: Fields = "",
@@ -96,7 +97,7 @@ def describe(
 
     form = choose_form(as_json, fields=fields)
     if with_metrics and form.is_json:
-        raise typer.BadParameter("--metrics is for tables: `trial metrics --json` prints all reports")
+        raise click.BadParameter("--metrics is for tables: `trial metrics --json` prints all reports")
     home = open_home()
     with open_view(home) as view:
         rows = [view.trial(trial_id)]
@@ -106,26 +107,26 @@ def describe(
     if with_metrics:
         from core_sdk._interfaces.cli.trial.reports import metrics
 
-        typer.echo()
+        click.echo()
         metrics(trial_id)
 
 
 def download(
     trial_id: TrialId,
-    best: Annotated[bool, typer.Option("--best", help="Of its best validation.", show_default="latest")] = False,
-    latest: Annotated[bool, typer.Option("--latest", help="The newest one, which is the default.")] = False,
+    best: Annotated[bool, Option("--best", help="Of its best validation.", show_default="latest")] = False,
+    latest: Annotated[bool, Option("--latest", help="The newest one, which is the default.")] = False,
     metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Where to.", show_default="checkpoints/ID"),
+        Option("--output", "-o", metavar="DIR", help="Where to.", show_default="checkpoints/ID"),
     ] = None,
 ) -> None:
     """Copy the files of a trial's newest or best checkpoint to a directory, and verify each of them."""
     from core_sdk.client import Tracker  # slow to import
 
     if best and latest:
-        raise typer.BadParameter("give --best or --latest, not both")
+        raise click.BadParameter("give --best or --latest, not both")
     home = open_home()
     trial = Tracker(home.root).get_trial(trial_id)
     with open_view(home) as view:
@@ -134,15 +135,15 @@ def download(
     try:
         checkpoint = trial.select_checkpoint(not best, best, None, *chosen)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    typer.echo(checkpoint.download(output))
+        raise click.BadParameter(str(error)) from None
+    click.echo(checkpoint.download(output))
 
 
 def tensorboard(
     trial_ids: TrialIds,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 6006,
+    port: Annotated[int, Option(min=0, max=65535, help="0: any free one.")] = 6006,
     export: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write event files into this directory, and show nothing.")
+        Path | None, Option(metavar="DIR", help="Write event files into this directory, and show nothing.")
     ] = None,
 ) -> None:
     """Show the curves and media of trials in TensorBoard, also while they train, until Ctrl-C."""
@@ -156,6 +157,6 @@ def tensorboard(
     try:
         showing.show(trials, port, lambda url: say(f"TensorBoard is at {url}; Ctrl-C ends it"))
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--port") from None
+        raise click.BadParameter(str(error), param_hint="--port") from None
     except KeyboardInterrupt:
         return

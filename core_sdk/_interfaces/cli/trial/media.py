@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from core_sdk._ground.records import MEDIA_KINDS
 from core_sdk._home import Home, open_view
@@ -21,6 +21,7 @@ from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, choose_form
 from core_sdk._interfaces.render.output import Form, print_csv, print_fields_as_csv, print_list
 from core_sdk._interfaces.render.tables import Column, print_table
 from core_sdk._interfaces.render.text import format_size
+from core_sdk._interfaces.signatures import Option
 from core_sdk.errors import RecordDamagedError
 
 _COLUMNS = ["trial_id", "attempt", "rank", "group", "name", "steps_completed", "time"]
@@ -32,12 +33,12 @@ _MAX_PART_LENGTH = 60
 
 def media(
     trial_id: TrialId,
-    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help=f"Only this kind: {', '.join(MEDIA_KINDS)}.")] = None,
+    group: Annotated[str | None, Option(help="Only this group.")] = None,
+    kind: Annotated[str | None, Option(metavar="KIND", help=f"Only this kind: {', '.join(MEDIA_KINDS)}.")] = None,
     superseded: Superseded = False,
     rank: Rank = None,
     directory: Annotated[
-        Path | None, typer.Option("--download", metavar="DIR", help="Write the files into this directory.")
+        Path | None, Option("--download", metavar="DIR", help="Write the files into this directory.")
     ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -49,7 +50,7 @@ def media(
     """
     form = choose_form(as_json, as_csv, fields)
     if kind is not None and kind not in MEDIA_KINDS:
-        raise typer.BadParameter(f"{kind!r} is none of {', '.join(MEDIA_KINDS)}", param_hint="--kind")
+        raise click.BadParameter(f"{kind!r} is none of {', '.join(MEDIA_KINDS)}", param_hint="--kind")
     home = open_home()
     home.trial(trial_id)
     with open_view(home) as view:
@@ -58,7 +59,7 @@ def media(
     if directory is None:
         _print_media(found, form)
     elif not form.is_table:
-        raise typer.BadParameter("--download writes files: leave out --json and --csv")
+        raise click.BadParameter("--download writes files: leave out --json and --csv")
     else:
         _download_media(home, found, directory)
 
@@ -71,11 +72,11 @@ def _print_media(found: Sequence[MediaRow], form: Form) -> None:
     elif form.is_csv:
         print_csv([[*_COLUMNS, *_OF_FILE, "is_superseded"], *(list(_fields(row).values()) for row in found)])
     elif not found:
-        typer.echo("No media yet.")
+        click.echo("No media yet.")
     else:
         print_table(_columns(found), found)
         files = {row.file.name: row.file.size_bytes for row in found}
-        typer.echo(f" {len(found)} media in {len(files)} files, {format_size(sum(files.values()))}")
+        click.echo(f" {len(found)} media in {len(files)} files, {format_size(sum(files.values()))}")
 
 
 def _download_media(home: Home, found: Sequence[MediaRow], directory: Path) -> None:
@@ -94,11 +95,11 @@ def _download_media(home: Home, found: Sequence[MediaRow], directory: Path) -> N
         except RecordDamagedError as error:
             problems.append(str(error))
         else:
-            typer.echo(directory / name)
+            click.echo(directory / name)
     for problem in problems:
         say(problem)
     if problems:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _speaking_name(row: MediaRow, used: set[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from core_sdk._home import open_view
 from core_sdk._interfaces.cli._arguments import ChartMetrics, Formulas, Output, ReportGroup
@@ -13,6 +13,7 @@ from core_sdk._interfaces.cli._grouping import BandOption, CentreOption, GroupBy
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import TrialIds
 from core_sdk._interfaces.render.drawing import check_format, draw_charts, num_buckets
+from core_sdk._interfaces.signatures import Option
 
 if TYPE_CHECKING:
     from core_sdk._analysis.charts.svg import Look
@@ -28,11 +29,11 @@ def plot(
     centre: CentreOption = "mean",
     band: BandOption = "std",
     output: Output = None,
-    title: Annotated[str | None, typer.Option(help="The title, in a file.", show_default="the metric")] = None,
-    x_label: Annotated[str, typer.Option(metavar="TEXT", help="What is written below the axis, in a file.")] = "",
-    y_label: Annotated[str, typer.Option(metavar="TEXT", help="What is written next to the axis, in a file.")] = "",
-    log_y: Annotated[bool, typer.Option("--log-y", help="Make the vertical axis logarithmic, in a file.")] = False,
-    size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="The pixels of each chart, in a file.")] = "800x340",
+    title: Annotated[str | None, Option(help="The title, in a file.", show_default="the metric")] = None,
+    x_label: Annotated[str, Option(metavar="TEXT", help="What is written below the axis, in a file.")] = "",
+    y_label: Annotated[str, Option(metavar="TEXT", help="What is written next to the axis, in a file.")] = "",
+    log_y: Annotated[bool, Option("--log-y", help="Make the vertical axis logarithmic, in a file.")] = False,
+    size: Annotated[str, Option(metavar="WIDTHxHEIGHT", help="The pixels of each chart, in a file.")] = "800x340",
 ) -> None:
     """Draw the curves of trials, with one chart for each metric: in the terminal, or into a file.
 
@@ -57,7 +58,7 @@ def _look(title: str | None, x_label: str, y_label: str, log_y: bool, size: str)
     if (found := re.fullmatch(r"(\d+)x(\d+)", size)) is None or not all(
         200 <= int(one) <= 10_000 for one in found.groups()
     ):
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"a size is two numbers of pixels from 200 on, such as 600x400, not {size!r}", param_hint="--size"
         )
     look = Look(title, x_label, y_label, log_y, int(found[1]), int(found[2]))

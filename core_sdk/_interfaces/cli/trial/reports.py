@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Annotated, Any
 
+import click
 import msgspec
-import typer
 
 from core_sdk._analysis.charts.trials import check_group
 from core_sdk._ground.records import MediaFile, SearcherMetric, Source, format_number, in_order, strict_json
@@ -35,6 +35,7 @@ from core_sdk._interfaces.render.output import (
 )
 from core_sdk._interfaces.render.tables import Column, print_table
 from core_sdk._interfaces.render.text import format_time, printable
+from core_sdk._interfaces.signatures import Option
 from core_sdk.errors import CoreSDKError, NotRecordedError
 
 _ORIGIN = ["trial_id", "attempt", "rank", "group"]
@@ -54,12 +55,12 @@ def metrics(
     rank: Rank = None,
     since: Since = None,
     last: Annotated[
-        int | None, typer.Option(min=1, help="How many reports of each group the tables show.", show_default="20")
+        int | None, Option(min=1, help="How many reports of each group the tables show.", show_default="20")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Also print new reports, a line each, until the trial ends.")
+        bool, Option("--follow", "-f", help="Also print new reports, a line each, until the trial ends.")
     ] = False,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw curves, as `trial plot` does.")] = False,
+    plot: Annotated[bool, Option("--plot", help="Draw curves, as `trial plot` does.")] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     fields: Fields = "",
@@ -69,14 +70,14 @@ def metrics(
     ranks = rank and source_named(rank)
     others = (superseded or None, last, follow or None, rank, since)
     if plot and (not form.is_table or any(each is not None for each in others)):
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "--plot draws all reports that count: give it without --json, --csv, --fields, --superseded, --rank, "
             "--since, --last and --follow"
         )
     if not form.is_table and last is not None:
-        raise typer.BadParameter("--last is for tables: --json and --csv print all reports")
+        raise click.BadParameter("--last is for tables: --json and --csv print all reports")
     if follow and superseded:
-        raise typer.BadParameter("--follow shows reports in the order in which they come: leave out --superseded")
+        raise click.BadParameter("--follow shows reports in the order in which they come: leave out --superseded")
     if plot:
         draw_curves([trial_id], group, metric)
         return

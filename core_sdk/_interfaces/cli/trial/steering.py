@@ -6,7 +6,7 @@ import time
 from functools import partial
 from typing import Annotated, Any
 
-import typer
+import click
 
 from core_sdk._execution.steering import trials
 from core_sdk._ground.records import RecordedKeep
@@ -19,6 +19,7 @@ from core_sdk._interfaces.cli._ids import TrialId, parse_checkpoint
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsJson
 from core_sdk._interfaces.render.output import print_object
+from core_sdk._interfaces.signatures import Argument, Option
 
 _POLL_INTERVAL_S = 0.1
 # Long enough for a save of the usual size; `trial pause --wait` waits for longer ones.
@@ -27,7 +28,7 @@ _STOPPING_WAIT_S = 60.0
 
 def pause(
     trial_id: TrialId,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when it has stopped.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Return when it has stopped.")] = False,
 ) -> None:
     """Ask a running trial to save a checkpoint and stop, or take one that waits out of Slurm's queue.
 
@@ -61,9 +62,9 @@ def resume(
     trial_id: TrialId,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="What to run from now on.", show_default="the recorded command"),
+        Argument(metavar="-- COMMAND", help="What to run from now on.", show_default="the recorded command"),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also one that is completed.")] = False,
+    again: Annotated[bool, Option("--again", help="Also one that is completed.")] = False,
     detach: Detach = False,
 ) -> None:
     """Resume a trial from its newest good checkpoint.
@@ -90,10 +91,10 @@ def resume(
     if folder.read_slurm_job() is not None:
         from core_sdk._interfaces.cli.running.slurm import resume_in_slurm
 
-        raise typer.Exit(resume_in_slurm(folder, command or (), is_again=again, is_detached=detach))
+        raise click.exceptions.Exit(resume_in_slurm(folder, command or (), is_again=again, is_detached=detach))
     with slots_in_turn(folder.read_record().slots_to_take, home.root) as slots:
         start = partial(starting.resume, folder, command or (), is_again=again, slots=slots)
-        raise typer.Exit(run_attempt(agent, start, is_detached=detach))
+        raise click.exceptions.Exit(run_attempt(agent, start, is_detached=detach))
 
 
 def _await_stop(folder: TrialFolder) -> None:
@@ -108,12 +109,12 @@ def continue_(
     trial_id: TrialId,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="What to run.", show_default="the command of the other trial"),
+        Argument(metavar="-- COMMAND", help="What to run.", show_default="the command of the other trial"),
     ] = None,
     hparam: Hparams = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="ID",
             parser=parse_checkpoint,
             help="The checkpoint to begin with.",
@@ -122,7 +123,7 @@ def continue_(
     ] = None,
     keep: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="all|model|NAME,…",
             help="What to keep of the checkpoint: all, the weights alone, or the parts of these names.",
             show_default="as the script says",
@@ -158,7 +159,7 @@ def continue_(
     with slots_in_turn(continued.slots_to_take, home.root) as slots:
         start = partial(continue_from, source, command or (), described=described, slots=slots, **more)
         start = partial(keeping_sources, start) if continued.is_variation else start
-        raise typer.Exit(run_attempt(agent, start, is_detached=detach))
+        raise click.exceptions.Exit(run_attempt(agent, start, is_detached=detach))
 
 
 def _parse_keep(text: str) -> RecordedKeep:
@@ -168,7 +169,7 @@ def _parse_keep(text: str) -> RecordedKeep:
         return "model"
     names = [name.strip() for name in text.split(",")]
     if "" in names:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{text!r} has an empty name: give all, model, or names with commas between them", param_hint="--keep"
         )
     return names

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from core_sdk._interfaces.cli._arguments import ConfigFile, Overrides, read_config
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsJson, choose_form
 from core_sdk._interfaces.render.output import Properties, print_one
 from core_sdk._interfaces.render.tables import Column, print_table
+from core_sdk._interfaces.signatures import Option
 
 if TYPE_CHECKING:
     from core_sdk.search._preview import Preview, Trained
 
 Speed = Annotated[
     float | None,
-    typer.Option(min=1e-9, help="The units of training that a trial does in a second.", show_default=False),
+    Option(min=1e-9, help="The units of training that a trial does in a second.", show_default=False),
 ]
-Slots = Annotated[
-    int | None, typer.Option(min=1, help="The slots that there are.", show_default="as many as trials can use")
-]
+Slots = Annotated[int | None, Option(min=1, help="The slots that there are.", show_default="as many as trials can use")]
 TrialLength = Annotated[
-    int | None, typer.Option(min=1, help="The length of a training, if only the script knows it.", show_default=False)
+    int | None, Option(min=1, help="The length of a training, if only the script knows it.", show_default=False)
 ]
 
 
@@ -49,7 +48,7 @@ def preview_search(
     try:
         found = preview(loaded.config, units_per_second=units_per_second, num_slots=slots, length=length)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error)) from None
     print_one(found, _properties(found), choose_form(as_json))
     if found.trained and not as_json:
         _print_trained(found.trained, found.unit)
@@ -70,7 +69,7 @@ def _properties(preview: Preview) -> Properties:
 
 
 def _print_trained(trained: list[Trained], unit: str) -> None:
-    typer.echo()
+    click.echo()
     print_table(
         [
             Column("Trials", lambda row: f"{row.num_trials:,}", is_number=True),
