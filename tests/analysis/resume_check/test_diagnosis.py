@@ -8,6 +8,7 @@ import pytest
 
 from core_sdk._analysis.resume_check._diagnosis._diagnosing import diagnose, first_unsteady_parts, unsteady_parts
 from core_sdk.core._recorders import Fingerprint
+from core_sdk.core._recorders._fingerprints._draws import lines_of_source
 
 
 def parts(number: int, **changed: str | None) -> dict[str, str]:
@@ -131,6 +132,41 @@ def test_a_save_that_draws_is_the_cause() -> None:
     found = diagnose(UNDISTURBED, trained(6, 10, {"torchs_generator": "c"}), frozenset(), stopped)
 
     assert found == ["torch's generator has another state: the save draws from it"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"), [("data.py:41", "data.py:41 draws from it"), ("a.py:1, b.py:2", "a.py:1, b.py:2 draw from it")]
+)
+def test_the_lines_that_draw_are_named(lines: str, words: str) -> None:
+    """Where the script draws from a generator that was forgotten stands behind its name."""
+    undisturbed = [*UNDISTURBED, Fingerprint("draws", 10, {"torch's generator": lines})]
+
+    found = diagnose(undisturbed, trained(6, 10, {"torchs_generator": "z"}), frozenset())
+
+    assert found == [f"torch's generator has another state: it is not in the checkpoint, or not loaded; {words}"]
+
+
+def test_lines_draw_by_the_names_of_their_imports() -> None:
+    """Draws are found under any name, and what seeds, or draws from a generator of its own, is none."""
+    source = """
+import random, torch
+import numpy as np
+from numpy import random as rng
+from random import shuffle as mix, Random
+random.seed(1)
+mix([random.random()])
+np.random.seed(1); np.random.default_rng(3).normal()
+value = rng.normal() + np.random.uniform()
+torch.manual_seed(1)
+torch.randperm(8, generator=torch.Generator())
+torch.randn(3), torch.rand(2)
+Random(3).random()
+"""
+
+    assert lines_of_source(source) == [
+        ("Python's generator", 7), ("NumPy's generator", 9), ("torch's generator", 12),
+    ]  # fmt: skip
+    assert lines_of_source("no python") == []
 
 
 def test_accumulated_gradients_are_lost() -> None:

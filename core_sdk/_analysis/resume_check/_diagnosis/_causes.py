@@ -23,6 +23,10 @@ class DifferingState:
     stopped: Sequence[Fingerprint]
     """The fingerprints of the attempt before the resume."""
 
+    @property
+    def _states(self) -> Iterator[Fingerprint]:
+        return (each for each in self.undisturbed if each.event != "draws")
+
     def values(self, name: str) -> str:
         return f"{self.found.parts.get(name, 'missing')} instead of {self.expected.parts.get(name, 'missing')}"
 
@@ -36,17 +40,19 @@ class DifferingState:
     def same_part(self, name: str) -> Fingerprint | None:
         """Returns the first fingerprint of the undisturbed training that has the found part."""
         value = self.found.parts.get(name)
-        return next((each for each in self.undisturbed if each.parts.get(name) == value), None)
+        return next((each for each in self._states if each.parts.get(name) == value), None)
 
     def step_before(self, name: str) -> str | None:
         """Returns the last other value of a part before the expected fingerprint."""
-        values = [
-            each.parts[name] for each in self.undisturbed if name in each.parts and each.after <= self.expected.after
-        ]
+        values = [each.parts[name] for each in self._states if name in each.parts and each.after <= self.expected.after]
         return next((each for each in reversed(values) if each != self.expected.parts.get(name)), None)
 
+    def drawing_lines(self, generator: str) -> str:
+        """Returns the lines of the script that draw from a generator, as far as they are known."""
+        return next((each.parts.get(generator, "") for each in self.undisturbed if each.event == "draws"), "")
+
     def first_value(self, name: str) -> str | None:
-        return next((each.parts[name] for each in self.undisturbed if name in each.parts), None)
+        return next((each.parts[name] for each in self._states if name in each.parts), None)
 
 
 def causes_of(differing: Sequence[str], evidence: DifferingState) -> list[str]:
@@ -161,7 +167,10 @@ def _of_generators(differing: Sequence[str], evidence: DifferingState) -> Iterat
         told.add(value)
         what = f"the {name}" if name.startswith("generator ") else name
         is_drawn = name in _drawn_in_save(evidence.stopped)
-        yield f"{what} has another state: {'the save draws from it' if is_drawn else f'it is {_NOT_RESTORED}'}"
+        lines = evidence.drawing_lines(name)
+        drawn_by = f"; {lines} draw{'' if ',' in lines else 's'} from it" if lines else ""
+        why = "the save draws from it" if is_drawn else f"it is {_NOT_RESTORED}"
+        yield f"{what} has another state: {why}{drawn_by}"
 
 
 def _of_variables(differing: Sequence[str], evidence: DifferingState, *, has_others: bool) -> Iterator[str]:

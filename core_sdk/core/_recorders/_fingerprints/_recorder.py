@@ -10,6 +10,7 @@ import msgspec
 
 from core_sdk._ground.records import CheckpointBegun, Record, Report, StopAcknowledged
 from core_sdk.core._recorders._fingerprints._digests import digest, global_generators, is_tensor
+from core_sdk.core._recorders._fingerprints._draws import drawing_lines
 from core_sdk.core._recorders._fingerprints._live_objects import (
     LiveObjects,
     gradients,
@@ -25,7 +26,8 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
     event: str
     """`start`, `forward` (the state before a forward pass, or before a step without one), `step` (of an optimizer; the
-    gradients before it), `stop`, `save` (at its end), or the group of a report."""
+    gradients before it), `stop`, `save` (at its end), `draws` (at the end: the lines that draw from a generator, by its
+    name), or the group of a report."""
     after: int
     """The step of the last report, which may be this one, or at the start the step of the checkpoint."""
     parts: dict[str, str]
@@ -36,7 +38,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
     @property
     def is_report(self) -> bool:
-        return self.event not in ("start", "forward", "step", "stop", "save")
+        return self.event not in ("start", "forward", "step", "stop", "save", "draws")
 
 
 class FingerprintRecorder:
@@ -84,6 +86,8 @@ class FingerprintRecorder:
                 self._restore.watch_modules(of_modules.Module)
 
     def close(self) -> None:
+        if not self._rank and (lines := drawing_lines(Path.cwd())):
+            self._write("draws", lines)
         while self._hooks:
             self._hooks.pop().remove()
         if self._restore is not None:
