@@ -156,7 +156,7 @@ def test_a_resume_notices_other_data(
     assert sum(len(batch) for batch in loader) == sum(len(batch) for batch in resumable(make(change, tmp_path))) - 2
 
 
-def test_no_sample_is_fetched_for_the_fingerprint() -> None:
+def test_no_sample_is_fetched_for_the_identity() -> None:
     """A dataset of the user's is not asked for a sample, and no random number is drawn."""
     dataset, before = Numbers(NUM_SAMPLES), torch.get_rng_state()
     resumable(Subset(dataset, [1, 2])).state_dict()
@@ -165,10 +165,10 @@ def test_no_sample_is_fetched_for_the_fingerprint() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_checkpoint_without_a_fingerprint_is_loaded(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_checkpoint_without_a_identity_is_loaded(caplog: pytest.LogCaptureFixture) -> None:
     """A state of an earlier version says nothing of the data, and is loaded even if it is strict."""
     state = after_a_batch(TensorDataset(numbers("nothing")))
-    del state["fingerprint"]
+    del state["data_identity"]
     loader = resumable(TensorDataset(numbers("content")), "strict")
     loader.load_state_dict(state)
 
@@ -176,7 +176,7 @@ def test_a_checkpoint_without_a_fingerprint_is_loaded(caplog: pytest.LogCaptureF
     assert not warnings(caplog)
 
 
-def test_the_fingerprint_does_not_depend_on_the_ranks(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_identity_does_not_depend_on_the_ranks(caplog: pytest.LogCaptureFixture) -> None:
     """Another number of ranks has the same data. If the data are others, only one rank says so."""
     state = after_a_batch(numbers("nothing"))
     ranks = [core.DistributedContext() for _ in range(2)]
@@ -198,7 +198,7 @@ class Growing(Numbers):
 
 
 def test_a_dataset_that_grows_while_it_is_trained_on_is_the_same() -> None:
-    """The fingerprint is that of the data as the script has given them."""
+    """The identity is that of the data as the script has given them."""
     dataset = Growing(NUM_SAMPLES)
     loader = resumable(dataset, sampler=range(NUM_SAMPLES))
     dataset.grow()
@@ -218,7 +218,7 @@ class Sized(IterableDataset[int]):
 
 
 @pytest.mark.parametrize("make", [lambda: DataLoader(Sized(), 2), lambda: [[1, 2]] * 9, lambda: iter([[1, 2]] * 9)])
-def test_data_without_a_length_have_a_fingerprint(make: Callable[[], Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_data_without_a_length_have_a_identity(make: Callable[[], Any], caplog: pytest.LogCaptureFixture) -> None:
     """Iterable datasets, iterables and generators are told apart by their types."""
     loader = loop.resumable(make(), exact=False)
     next(loader.stream())
@@ -264,7 +264,7 @@ def test_an_unknown_choice_is_refused() -> None:
 
 
 def test_values_of_every_kind_have_a_checksum() -> None:
-    """Each type of tensor, array and value that data in memory may have takes part in the fingerprint."""
+    """Each type of tensor, array and value that data in memory may have takes part in the identity."""
     values: list[Any] = [
         torch.ones(2, dtype=torch.bfloat16),
         torch.ones(2, 3, dtype=torch.bool).T,
@@ -278,7 +278,7 @@ def test_values_of_every_kind_have_a_checksum() -> None:
         np.array(1.0),
         (1, 2.5, 1j, None, True, "text", b"bytes", Path("a/b"), range(3), {"x": object()}),
     ]
-    before = resumable(values).state_dict()["fingerprint"]
+    before = resumable(values).state_dict()["data_identity"]
 
-    assert resumable([*values]).state_dict()["fingerprint"] == before
-    assert resumable([*values[:-1], (1, 2.5)]).state_dict()["fingerprint"] != before
+    assert resumable([*values]).state_dict()["data_identity"] == before
+    assert resumable([*values[:-1], (1, 2.5)]).state_dict()["data_identity"] != before

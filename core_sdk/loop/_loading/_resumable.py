@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from core_sdk._distributed import DistributedContext, has_process_group
 from core_sdk._ground.environment import RankPlace, trial_seed
 from core_sdk.errors import DataError, NotExactError
+from core_sdk.loop._loading._data_identity import data_identity, differences
 from core_sdk.loop._loading._fetching import Fetching
-from core_sdk.loop._loading._fingerprint import differences, fingerprint
 from core_sdk.loop._loading._grain import GrainLoader, is_of_grain
 from core_sdk.loop._loading._iterated import IteratedSource
 from core_sdk.loop._loading._nodes import is_nodes_loader, prepare_nodes
@@ -58,7 +58,7 @@ def resumable(
     `last_batch` says what happens if fewer samples than a batch are left at an epoch's end: "drop" them, "keep" them as
     a smaller batch, or "carry" them over to the next epoch. The default follows the loader's `drop_last`.
 
-    A state keeps a fingerprint of the data. If a resume has other data, a warning says what has changed, and another
+    A state keeps the identity of the data. If a resume has other data, a warning says what has changed, and another
     length or other shards are a `DataError`. `data="strict"` refuses any change that is noticed. `data="any"` refuses
     none: the training goes on at the same place in the other data, and with the next epoch if there is no such place.
 
@@ -97,7 +97,7 @@ class ResumableLoader:
         self._loader = loader
         self._changed_data = data
         # As the script has given them: some datasets change while they are trained on.
-        self._fingerprint = fingerprint(getattr(loader, "dataset", loader))
+        self._data_identity = data_identity(getattr(loader, "dataset", loader))
         self._told: list[str] = []
         self._ranks = ranks
         self._make_source: Callable[[int], Source] = partial(
@@ -216,7 +216,7 @@ class ResumableLoader:
             "batches": progress.batches,
             "samples": progress.samples,
             "num_ranks": self._ranks.size,
-            "fingerprint": self._fingerprint,
+            "data_identity": self._data_identity,
             **self._source.state(progress.position),
         }
 
@@ -244,7 +244,7 @@ class ResumableLoader:
         """Returns how the data differ from those of a state. Raises `DataError` if they must not."""
         if self._source.is_of_one_rank and state["num_ranks"] != self._ranks.size:
             return []  # each rank has other data than before
-        changes = differences(state.get("fingerprint", {}), self._fingerprint)
+        changes = differences(state.get("data_identity", {}), self._data_identity)
         if changes and self._changed_data == "strict":
             raise DataError.other(changes)
         return changes

@@ -1,4 +1,4 @@
-"""Takes a fingerprint of the data, which a checkpoint keeps so that a resume can say if they have changed.
+"""Tells by what data are known, which a checkpoint keeps so that a resume can say if they have changed.
 
 Nothing is asked of a dataset that may be slow, or draw random numbers: no sample is fetched from a class of the user's.
 """
@@ -18,12 +18,12 @@ from torch.utils.data import ConcatDataset, IterableDataset, StackDataset, Subse
 
 from core_sdk.loop._sharded_dataset import ShardedDataset
 
-Fingerprint: TypeAlias = dict[str, Any]
+DataIdentity: TypeAlias = dict[str, Any]
 
 _LABELS = {
     "type": "the type",
     "length": "the length",
-    "identity": "the library's own fingerprint",
+    "fingerprint": "the library's own fingerprint",
     "files": "the checksum of the files' names and sizes",
     "samples": "the checksum of some samples",
 }
@@ -34,17 +34,17 @@ _NUM_FILES = 1000
 _DEPTH = 4
 
 
-def fingerprint(dataset: Any) -> Fingerprint:
+def data_identity(dataset: Any) -> DataIdentity:
     """Returns what can be known of a dataset at no cost, as plain values. All ranks with the same data have the same.
 
-    Its type and its length; the identity that Hugging Face's datasets have; the sizes of a sharded dataset's files; and
-    a checksum of a few samples that lie in memory.
+    Its type and its length; the fingerprint that Hugging Face's datasets have; the sizes of a sharded dataset's files;
+    and a checksum of a few samples that lie in memory.
     """
     parts = [*_parts(dataset)]
     found = {
         "type": " of ".join(type(part).__qualname__ for part in parts[:_DEPTH]),
         "length": _length(dataset),
-        "identity": ", ".join(filter(None, map(_identity, parts))) or None,
+        "fingerprint": ", ".join(filter(None, map(_fingerprint, parts))) or None,
         "files": _checksum(files) if (files := [file for part in parts for file in _files(part)]) else None,
         "samples": _checksum(held) if (held := [each for part in parts for each in _in_memory(part)]) else None,
     }
@@ -52,7 +52,7 @@ def fingerprint(dataset: Any) -> Fingerprint:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Returns how two fingerprints differ, in words. What only one of them has is not compared."""
+    """Returns how the data differ, in words. What only one of them has is not compared."""
     return [
         f"{label} was {before[name]} and is {now[name]}"
         for name, label in _LABELS.items()
@@ -80,10 +80,10 @@ def _length(dataset: Any) -> int | None:
         return None
 
 
-def _identity(dataset: Any) -> str | None:
+def _fingerprint(dataset: Any) -> str | None:
     is_of_library = any(kind.__module__.partition(".")[0] == "datasets" for kind in type(dataset).__mro__)
-    identity = getattr(dataset, "_fingerprint", None) if is_of_library else None
-    return identity if isinstance(identity, str) else None
+    fingerprint = getattr(dataset, "_fingerprint", None) if is_of_library else None
+    return fingerprint if isinstance(fingerprint, str) else None
 
 
 def _files(dataset: Any) -> list[tuple[str, int]]:
