@@ -24,6 +24,7 @@ from core_sdk._ground.records import (
     metrics_from_json,
 )
 from core_sdk._home.fields import Title
+from core_sdk._home.time_spent import TrialTime
 
 TrialState = Literal["ACTIVE", "QUEUED", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
 """QUEUED: it waits for its next job or attempt, and goes on by itself. PAUSED: stopped on request, to be continued.
@@ -122,6 +123,27 @@ class TrialRow:
     notes: Annotated[str, Title("Notes")] = ""
     """Markdown."""
     is_archived: Annotated[bool, Title("Archived", "archived")] = False
+
+
+@dataclass(frozen=True)
+class TimeRow:
+    """Where the time of a trial went, and what it tells about saves and failures."""
+
+    trial_id: int
+    experiment_id: int
+    time: TrialTime
+    num_attempts: int
+    num_failures: int
+    """The attempts that have trained, and have failed or were killed, not on purpose."""
+    attempts_ms: int
+    """The time that all attempts have run, in milliseconds."""
+    work_ms: int
+    """The part of it that was not their start, also if it was lost."""
+    saving_ms: int
+    """The time for which saves have held up the training, also where it was lost."""
+    num_saves: int
+    """The saves that have told this."""
+    num_checkpoints: int
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from core_sdk._ground.records import ExitRecord, Settled
 from core_sdk._home.rows import TrialState
+from core_sdk._home.time_spent import Gap
 
 TRY_AGAIN = 75
 """EX_TEMPFAIL of sysexits.h: the exit status of launchers, and of some scripts, after a stop."""
@@ -81,6 +82,19 @@ def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = Non
             return "PAUSED", "; ".join(filter(None, (end.stop_source, failure)))
         return "ERROR", failure
     return ("PAUSED", end.stop_source or "") if is_stop else ("COMPLETED", "")
+
+
+def gap_of_settled(settled: Settled) -> Gap:
+    """Returns what the time is that follows something that was settled about a trial."""
+    if settled.state == "PAUSED" and settled.reason.startswith(WAITS_IN_SLURM):
+        return "waiting"
+    is_failure = settled.state == "ERROR" or settled.reason.startswith(GOES_ON)
+    return "down" if is_failure else "stopped"
+
+
+def gap_of_end(end: AttemptEnd) -> Gap:
+    """Returns what the time is that follows the end of an attempt about which nothing was settled."""
+    return "down" if trial_state(end, is_running=False)[0] == "ERROR" else "stopped"
 
 
 def with_losses(reason: str, num_dropped: int, drop_reason: str) -> str:

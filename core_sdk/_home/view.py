@@ -26,6 +26,7 @@ from core_sdk._home.rows import (
     SeriesBucket,
     SeriesRow,
     Summary,
+    TimeRow,
     TrialRow,
 )
 
@@ -60,6 +61,9 @@ class View(Protocol):
 
         Raises `TrialNotFoundError`, `AmbiguousNameError`, or `RecordDamagedError` if it cannot be read.
         """
+
+    def times(self, experiment_id: int | None = None, *, trial_ids: Collection[int] | None = None) -> list[TimeRow]:
+        """Returns where the time of each of these trials went; up to now if it runs or waits for its next attempt."""
 
     def report_page(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ class AttemptOrder:
     warm_start: str | None
     num_nodes: int = 1
     """The nodes over which the slots are divided evenly."""
+    asked: float | None = None
+    """The time since which the trial waits for this attempt, in seconds since the Unix epoch."""
 
     def claim(self, slots: Slots) -> AttemptStart:
         """Claims the attempt for this process, like `make_start`, when an earlier claim may exist.
@@ -61,7 +63,7 @@ class AttemptOrder:
 
     def make_start(self, submission: SubmittedExperiment, slots: Slots) -> AttemptStart:
         """Claims the attempt for this process. May block for as long as a storage takes to answer."""
-        folder = self.folder
+        folder, slots = self.folder, replace(slots, asked=self.asked)
         if not self.is_first:
             if (left := left_attempt(folder)) is not None:
                 kill(folder, left)

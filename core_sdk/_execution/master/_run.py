@@ -308,6 +308,7 @@ class Run:
             hparams=trial.hparams,
             seed=trial.seed,
             warm_start=trial.checkpoint,
+            asked=self.experiment.waiting.get(trial.request_id),
         )
 
     def _begin(self, trial: TrialStateMachine, claim: Claim) -> None:

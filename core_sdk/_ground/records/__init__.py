@@ -67,6 +67,7 @@ from core_sdk._ground.records._journal import (
     OperationsClosed,
     OperationWanted,
     Outcome,
+    PhaseEnded,
     Profile,
     ProgressReported,
     Record,

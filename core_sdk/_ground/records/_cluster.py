@@ -85,6 +85,10 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     """The trial; None for a task that is not a trial."""
     user_data: dict[str, Any] = {}
     """The experiment's free-form `data`."""
+    asked: float | None = None
+    """The time since which the attempt has waited for slots, in seconds since the Unix epoch; None if it has not."""
+    launched: float | None = None
+    """The time at which its command was started; None if nobody has started it for this attempt."""
 
     @property
     def slot_ids(self) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from core_sdk._ground.records._events import Event
-from core_sdk._ground.records._values import Int64, Line, Time
+from core_sdk._ground.records._values import Duration, Int64, Line, Time
 
 FORMAT = 1
 """The format of journals and of the folders around them."""
@@ -35,6 +35,10 @@ class AttemptStarted(Line, tag="attempt"):
     """The identity of the home in which the attempt ran. A copy of that home has another one."""
     is_spooled: bool = False
     """Whether its node did not see the home, so that the record has come from the node's spool."""
+    asked: Time | None = None
+    """The time at which the attempt was asked for, if it had to wait for slots or in a queue since."""
+    launched: Time | None = None
+    """The time at which its command was started; None for a script that nobody has started for a trial."""
 
 
 # Positional fields are faster to construct, and the training thread makes one of these structs at every report.
@@ -47,6 +51,8 @@ class Report(msgspec.Struct, tag="report", tag_field="type", gc=False, omit_defa
     batch_metrics: list[dict[str, int | float | str]] | None = None
     json_metrics: dict[str, Any] | None = None
     """Metrics that are not numbers, as `to_json` returns them. In "training" and "validation" these are media."""
+    loading_s: Duration | None = None
+    """The seconds before it for which the training waited for data, since the last report that tells some."""
 
 
 class Profile(Line, tag="profile"):
@@ -54,6 +60,13 @@ class Profile(Line, tag="profile"):
 
     group: str
     metrics: dict[str, int | float | str]
+
+
+class PhaseEnded(Line, tag="phase"):
+    """The training has spent `seconds` on something else, up to this record."""
+
+    phase: str
+    seconds: Duration
 
 
 class OfTrial(Line):
@@ -116,6 +129,10 @@ class CheckpointStored(_OfCheckpoint, tag="checkpoint"):
     metadata: dict[str, Any]
     resources: dict[str, Int64]
     """File name -> size in bytes; a directory's name ends with "/" and has size 0."""
+    saving_s: Duration | None = None
+    """The seconds for which the save has held up the training."""
+    behind_s: Duration | None = None
+    """The seconds for which the training had gone on since the state was taken that it holds; None if it waited."""
 
 
 class CheckpointCondemned(_OfCheckpoint, tag="checkpoint_condemned"):
@@ -214,6 +231,7 @@ Record = (
     AttemptStarted
     | Report
     | Profile
+    | PhaseEnded
     | ProgressReported
     | StatusSet
     | MetadataSet

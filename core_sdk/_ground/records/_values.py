@@ -46,6 +46,10 @@ Time = Annotated[float, msgspec.Meta(gt=-(2.0**40), lt=2.0**40)]
 """Seconds since the Unix epoch. A number beyond 34,000 years means damage."""
 
 
+Duration = Annotated[float, msgspec.Meta(ge=0, lt=2.0**40)]
+"""Seconds."""
+
+
 class Line(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, gc=False):
     """The base of the lines of all journals."""
 

@@ -170,6 +170,7 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
     number, checkpoint, steps = info.trial.attempt, info.latest_checkpoint, info.trial.steps_completed
     with _claimed(folder, number) as (journal, alive):
         start = start_record(folder, number, home.owner(), latest_checkpoint=checkpoint, resumed_steps=steps)
+        start.asked, start.launched = info.asked, info.launched
         journal.append_or_raise(start)
         record = folder.read_record()
         if record.is_defined:

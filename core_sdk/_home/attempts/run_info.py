@@ -33,8 +33,9 @@ def started_info(
     steps_completed: int,
     config: Mapping[str, Any],
     slots: Slots | None = None,
+    launched: float | None = None,
 ) -> ClusterInfo:
-    """Returns the run info of an attempt that is started with a command on this machine.
+    """Returns the run info of an attempt that is started with a command on this machine, at the time `launched`.
 
     Without `slots`, the trial's slots are numbered from 0.
     """
@@ -48,6 +49,7 @@ def started_info(
     )
     told = with_trial(here, trial, attempt, latest_checkpoint, steps_completed)
     told.trial.config = dict(config)
+    told.asked, told.launched = slots.asked, launched
     return told
 
 
@@ -70,6 +72,8 @@ def with_trial(
             attempt=attempt,
         ),
         user_data=trial.data,
+        asked=None,
+        launched=None,
     )
 
 

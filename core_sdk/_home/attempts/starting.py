@@ -247,7 +247,9 @@ def resume(
         config = last_config if config is None else config
         if config.get("data") != last_config.get("data"):  # the experiment was continued with other data
             trial.data = dict(config.get("data") or {})
-        info = started_info(trial, attempt, continuation.storage_id, continuation.steps_completed, config, slots)
+        info = started_info(
+            trial, attempt, continuation.storage_id, continuation.steps_completed, config, slots, time.time()
+        )
         # This file is what claims the attempt's number, for good.
         folder.write_run_info(attempt, info, overwrite=False)
         undo.pop_all()
@@ -348,7 +350,7 @@ def _first_attempt(
     with contextlib.ExitStack() as undo:
         attempt, lock = claim_next_attempt(folder, "start")
         undo.callback(lock.release)
-        info = started_info(trial, attempt, trial.continued_from, 0, config or {}, slots)
+        info = started_info(trial, attempt, trial.continued_from, 0, config or {}, slots, time.time())
         folder.write_begun(trial, command, info)
         undo.pop_all()
     return _start(folder, trial, info, command, lock, continuation, slots, is_new_trial=True)

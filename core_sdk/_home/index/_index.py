@@ -46,6 +46,7 @@ from core_sdk._home.rows import (
     SeriesBucket,
     SeriesRow,
     Summary,
+    TimeRow,
     TrialRow,
 )
 from core_sdk._home.view import View
@@ -124,6 +125,10 @@ class Index(View):
     def marks(self) -> Marks:
         return self._ask(_trials.read_marks)
 
+    def times(self, experiment_id: int | None = None, *, trial_ids: Collection[int] | None = None) -> list[TimeRow]:
+        where = _of_trials(experiment_id, trial_ids)
+        return self._ask(_trials.read_times, where, self._is_running(where))
+
     def experiments(self, experiment_ids: Collection[int] | None = None) -> list[ExperimentRow]:
         chosen = among("experiment_id", experiment_ids)
         return self._experiments(Where(f"({_trials.IS_LISTED}) AND {chosen.sql}", chosen.values))
@@ -143,9 +148,7 @@ class Index(View):
         return found[0]
 
     def trials(self, experiment_id: int | None = None, *, trial_ids: Collection[int] | None = None) -> list[TrialRow]:
-        of_experiment = among("trial.experiment_id", None if experiment_id is None else [experiment_id])
-        of_ids = among("trial.trial_id", trial_ids)
-        return self._trials(Where(f"{of_experiment.sql} AND {of_ids.sql}", of_experiment.values + of_ids.values))
+        return self._trials(_of_trials(experiment_id, trial_ids))
 
     def trial(self, id_or_name: int | str) -> TrialRow:
         if isinstance(id_or_name, int):
@@ -379,3 +382,9 @@ class Index(View):
         logger.warning("the index %s cannot be written (%s); it is kept in memory", self.home.database, problem)
         self._database.close()
         self._database = Database(None)
+
+
+def _of_trials(experiment_id: int | None, trial_ids: Collection[int] | None) -> Where:
+    of_experiment = among("trial.experiment_id", None if experiment_id is None else [experiment_id])
+    of_ids = among("trial.trial_id", trial_ids)
+    return Where(f"{of_experiment.sql} AND {of_ids.sql}", of_experiment.values + of_ids.values)

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.files import fingerprint
 from core_sdk._ground.records import (
     Alert,
@@ -40,7 +41,9 @@ from core_sdk._home.index._repeats import insert_later
 from core_sdk._home.index._transaction import IndexTransaction
 from core_sdk._home.index._values import NOTHING_BESIDE, parts_beside, to_beside, to_numbers
 from core_sdk._home.journal import Chunk, read_journal
+from core_sdk._home.states import gap_of_settled
 from core_sdk._home.superseding import EVERYTHING
+from core_sdk._home.time_spent import AttemptClock
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -58,6 +61,8 @@ _COURSE = (
     "last_steps",
     "archived_attempt",
     "settled",
+    "gaps",
+    "clock",
 )
 _END = ("stop_source", "ended", "outcome", "error", "exit_time", "exit_code", "exit_problem")
 _COUNTS = ("end_offset", "fingerprint", "mtime_ns", "num_reports", "num_bad_lines", "num_dropped")
@@ -71,6 +76,8 @@ _OF_EVERY_RANK = (AttemptStarted, Report, Profile, ProgressReported, Dropped)
 _OF_WRITERS = (AttemptStarted, Report, Profile, Alert, StopAcknowledged, Dropped, Ended)
 
 _FLOATS = {float}
+
+_decode_clock = json_decoder(AttemptClock)
 
 _SeriesKey = tuple[bool, str, str]
 """A series: whether it is one of the profiler's, its group, and the metric's name."""
@@ -95,6 +102,7 @@ def forget_attempts(connection: sqlite3.Connection, attempt_ids: list[int]) -> N
     connection.executemany("DELETE FROM series WHERE attempt_id = ?", ids)
     connection.executemany("DELETE FROM checkpoint_record WHERE attempt_id = ?", ids)
     connection.executemany("DELETE FROM alert WHERE attempt_id = ?", ids)
+    connection.executemany("DELETE FROM mark WHERE attempt_id = ?", ids)
     connection.executemany("DELETE FROM attempt WHERE id = ?", ids)
 
 
@@ -134,6 +142,8 @@ class JournalIndexer:
             kept = _OF_WRITERS if isinstance(rank, str) else _OF_EVERY_RANK
             records = [record for record in records if isinstance(record, kept)]
         problems = self._add_points(records) + self._add_others(records)
+        if self._row["attempt"] and self._row["rank"] == 0:
+            self._add_times(records)
         num_bad_lines = len(chunk.bad_lines) + len(problems)
         self._row["end_offset"] = chunk.end_offset
         self._row["num_bad_lines"] += num_bad_lines
@@ -242,6 +252,8 @@ class JournalIndexer:
                 row["archived_attempt"] = record.attempt
             case Settled():
                 row["settled"] = _json(record)
+                gaps = msgspec.json.decode(row["gaps"] or "{}")
+                row["gaps"] = _json(gaps | {str(record.attempt): gap_of_settled(record)})
             case StopAcknowledged():
                 row["stop_source"] = record.source
             case Dropped():
@@ -251,6 +263,19 @@ class JournalIndexer:
                 row |= {"ended": record.time, "outcome": record.outcome, "error": record.error}
             case _ if isinstance(record, _OF_CHECKPOINTS):
                 self._add_checkpoint_record(record)
+
+    def _add_times(self, records: Iterable[Record]) -> None:
+        """Counts where the time went that the records tell of."""
+        told = self._row["clock"]
+        clock = AttemptClock() if told is None else _decode_clock(told)
+        feed = clock.feed
+        marks = [
+            (self._row["id"], record.steps_completed, *mark)
+            for record in records
+            if (mark := feed(record)) is not None and isinstance(record, CheckpointStored)
+        ]
+        self._row["clock"] = _json(clock)
+        self._connection.executemany("INSERT INTO mark VALUES (?, ?, ?, ?, ?, ?)", marks)
 
     def _add_alert(self, record: Alert, last_steps: int | None) -> None:
         steps = (self._row["resumed_steps"] or 0) if last_steps is None else last_steps

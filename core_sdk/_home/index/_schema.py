@@ -12,7 +12,7 @@ import msgspec
 from core_sdk._ground.records import MAX_INT, CheckpointStored, ExperimentRecord, Record, Source, TrialRecord
 from core_sdk._home.rows import CheckpointRow, ExperimentRow, TrialRow
 
-_CONTENT = 24
+_CONTENT = 25
 """Raise it whenever something else stands in the same tables."""
 
 SCHEMA = """
@@ -80,6 +80,10 @@ CREATE TABLE attempt (
     archived_attempt INTEGER,
     -- What somebody has settled about the trial, as JSON.
     settled TEXT,
+    -- Attempt -> what the time after it is, as far as somebody has settled that.
+    gaps TEXT,
+    -- An `AttemptClock` as JSON, of the chief's journal.
+    clock TEXT,
     stop_source TEXT,
     ended REAL,
     outcome TEXT,
@@ -141,6 +145,17 @@ CREATE TABLE checkpoint_record (
     PRIMARY KEY (attempt_id, position)
 ) WITHOUT ROWID;
 CREATE INDEX record_of_checkpoint ON checkpoint_record (storage_id);
+
+-- A `TimeMark` for each checkpoint of an attempt, in the order of their records.
+CREATE TABLE mark (
+    attempt_id INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    loading INTEGER NOT NULL,
+    validating INTEGER NOT NULL,
+    saving INTEGER NOT NULL
+);
+CREATE INDEX mark_of_attempt ON mark (attempt_id, steps);
 
 CREATE TABLE alert (
     attempt_id INTEGER NOT NULL,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,16 +16,31 @@ from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.masking import masked_text, masked_values
 from core_sdk._ground.records import EnvironmentRecord, ExperimentRecord, Settled, from_json, generated_name
 from core_sdk._home.folders import Home, TrialFolder
+from core_sdk._home.index._blocks import unpack_steps, unpack_times
 from core_sdk._home.index._checkpoints import latest_checkpoints
 from core_sdk._home.index._schema import OF_EXPERIMENT, Where
-from core_sdk._home.rows import AlertRow, ExperimentRow, Marks, RankRow, TrialRow, TrialState, WriterRow, WriterState
-from core_sdk._home.states import GOES_ON, AttemptEnd, experiment_state, trial_state, with_losses
+from core_sdk._home.rows import (
+    AlertRow,
+    ExperimentRow,
+    Marks,
+    RankRow,
+    TimeRow,
+    TrialRow,
+    TrialState,
+    WriterRow,
+    WriterState,
+)
+from core_sdk._home.states import GOES_ON, AttemptEnd, experiment_state, gap_of_end, trial_state, with_losses
+from core_sdk._home.superseding import EVERYTHING
+from core_sdk._home.time_spent import AttemptClock, AttemptSpan, Gap, TimeMark, milliseconds, trial_time
 
 AttemptKey = tuple[int, int]
 """Trial id and attempt."""
 
-
-_TOLD = ("outcome", "error", "stop_source", "exit_code", "exit_problem")
+_decode_clock = json_decoder(AttemptClock)
+_decode_gaps = json_decoder(dict[str, Gap])
+# The outcomes of a script that has stopped where it wanted to.
+_ORDERLY = ("completed", "paused", "exited")
 
 
 def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptKey]:
@@ -116,7 +133,7 @@ def _trial_row(
 ) -> TrialRow:
     chief = _of_chief(attempts)
     state, reason = _state(row["trial_id"], attempts, is_running)
-    if state == "PAUSED" and reason.startswith(GOES_ON) and _is_active(row["of_experiment"]):
+    if _is_queued(state, reason, row["of_experiment"]):
         state = "QUEUED"
     num_dropped = sum(found["num_dropped"] for found in attempts)
     environment = _newest(chief, "environment")
@@ -142,6 +159,11 @@ def _trial_row(
         is_archived=_is_archived(chief),
         environment=None if environment is None else json_decoder(EnvironmentRecord)(environment),
     )
+
+
+def _is_queued(state: TrialState, reason: str, experiment: str | None) -> bool:
+    """Returns whether a trial waits for its next attempt. `experiment` is the record of its experiment."""
+    return state == "QUEUED" or (state == "PAUSED" and reason.startswith(GOES_ON) and _is_active(experiment))
 
 
 def _is_active(experiment: str | None) -> bool:
@@ -175,7 +197,7 @@ def _writer_row(folder: TrialFolder, name: str, row: sqlite3.Row) -> WriterRow:
     if row["is_spooled"] and not has_told_end and not lives_here:  # its lock is on its node
         state, reason = "UNKNOWN", "its node does not see this home"
     else:
-        end = AttemptEnd(**{column: row[column] for column in _TOLD}, num_dropped=row["num_dropped"])
+        end = _end_told(row, row["num_dropped"])
         state, reason = trial_state(end, lives_here)
     return WriterRow(name, row["host"] or "", state, reason, row["started"] or 0.0, row["last_time"] or 0.0)
 
@@ -200,6 +222,11 @@ def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> Experimen
     return ExperimentRow(**told, num_trials=len(states), state=state)
 
 
+def _end_told(row: sqlite3.Row, num_dropped: int = 0) -> AttemptEnd:
+    columns = ("outcome", "error", "stop_source", "exit_code", "exit_problem")
+    return AttemptEnd(**{column: row[column] for column in columns}, num_dropped=num_dropped)
+
+
 def _state(
     trial_id: int, of_ranks: Sequence[sqlite3.Row], is_running: Mapping[AttemptKey, bool]
 ) -> tuple[TrialState, str]:
@@ -212,7 +239,7 @@ def _state(
     if newest == 0 and settled is None:
         return "ERROR", "no attempt has begun"
     num_dropped = sum(row["num_dropped"] for row in of_ranks if row["attempt"] == newest)
-    end = AttemptEnd(**{column: attempts[0][column] for column in _TOLD}, num_dropped=num_dropped)
+    end = _end_told(attempts[0], num_dropped)
     return trial_state(end, is_running.get((trial_id, newest), True), settled)
 
 
@@ -225,3 +252,76 @@ def _ended(newest: sqlite3.Row) -> float | None:
     """Returns the recorded end, or else the time of the last record, or None."""
     times = (newest["ended"], newest["exit_time"], newest["last_time"])
     return next((time for time in times if time is not None), None)
+
+
+def read_times(connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]) -> list[TimeRow]:
+    """Reads where the time of trials went, up to now of those that run or wait for their next attempt."""
+    query = f"""SELECT trial_id, trial.experiment_id, trial.recorded, experiment.recorded AS of_experiment
+        FROM trial LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
+    attempts = _attempts(connection, where)
+    return [
+        _time_row(connection, row, attempts[row["trial_id"]], is_running)
+        for row in connection.execute(query, where.values)
+    ]
+
+
+def _time_row(
+    connection: sqlite3.Connection,
+    row: sqlite3.Row,
+    attempts: Sequence[sqlite3.Row],
+    is_running: Mapping[AttemptKey, bool],
+) -> TimeRow:
+    now = milliseconds(time.time())
+    of_chief = [each for each in reversed(attempts) if each["rank"] == 0]
+    gaps = _decode_gaps(of_chief[0]["gaps"] or "{}") if of_chief else {}
+    state, reason = _state(row["trial_id"], attempts, is_running)
+    clocks, spans, num_failures = [], [], 0
+    for each in (each for each in of_chief if each["attempt"]):
+        clock = AttemptClock() if each["clock"] is None else _decode_clock(each["clock"])
+        runs = state == "ACTIVE" and each is of_chief[-1]
+        gap = gaps.get(str(each["attempt"])) or gap_of_end(_end_told(each))
+        if runs:
+            clock.pass_to(now)
+        elif each["exit_time"] is not None:
+            clock.pass_to(milliseconds(each["exit_time"]))
+        clocks.append(clock)
+        spans.append(_span(connection, each, clock, gap))
+        num_failures += gap == "down" and not runs and clock.work > 0
+    created = milliseconds(msgspec.json.decode(row["recorded"])["created"])
+    return TimeRow(
+        trial_id=row["trial_id"],
+        experiment_id=row["experiment_id"],
+        time=trial_time(created, spans, now if _is_queued(state, reason, row["of_experiment"]) else None),
+        num_attempts=len(spans),
+        num_failures=num_failures,
+        attempts_ms=sum(clock.starting + clock.work for clock in clocks),
+        work_ms=sum(clock.work for clock in clocks),
+        saving_ms=sum(clock.saving for clock in clocks),
+        num_saves=sum(clock.num_saves for clock in clocks),
+        num_checkpoints=sum(clock.num_checkpoints for clock in clocks),
+    )
+
+
+def _span(connection: sqlite3.Connection, row: sqlite3.Row, clock: AttemptClock, gap: Gap) -> AttemptSpan:
+    kept_until = EVERYTHING if row["kept_until"] is None else row["kept_until"]
+    is_whole = row["outcome"] in _ORDERLY and clock.last_steps <= kept_until
+    if kept_until == EVERYTHING or is_whole:
+        return AttemptSpan(clock, gap)
+    return AttemptSpan(clock, gap, is_lost=True, kept=_kept(connection, row["id"], clock, kept_until))
+
+
+def _kept(connection: sqlite3.Connection, attempt_id: int, clock: AttemptClock, kept_until: int) -> TimeMark | None:
+    """Returns the mark of the state from which a later attempt went on."""
+    query = """SELECT at, loading, validating, saving FROM mark WHERE attempt_id = ? AND steps <= ?
+        ORDER BY rowid DESC LIMIT 1"""
+    if (found := connection.execute(query, (attempt_id, kept_until)).fetchone()) is not None:
+        return TimeMark(*found)
+    if kept_until <= clock.resumed_steps:
+        return None
+    # The script has files of its own: the last report that counts tells the time.
+    query = """SELECT steps, times FROM series JOIN block ON block.series_id = series.id
+        WHERE attempt_id = ? AND NOT is_profile AND first_steps <= ? ORDER BY first_steps DESC LIMIT 1"""
+    if (block := connection.execute(query, (attempt_id, kept_until)).fetchone()) is None:
+        return None
+    last = unpack_times(block["times"])[bisect_right(unpack_steps(block["steps"]), kept_until) - 1]
+    return TimeMark(milliseconds(last), clock.loading, clock.validating, clock.saving)

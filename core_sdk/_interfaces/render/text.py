@@ -59,6 +59,14 @@ def format_time(seconds: float | None) -> str:
         return repr(seconds)  # no calendar has this time: the clock was wrong
 
 
+def format_milliseconds(duration: int) -> str:
+    """Returns a duration with all its milliseconds, as `1 d 02:03:04.005`."""
+    seconds, thousandths = divmod(duration, 1000)
+    days, seconds = divmod(seconds, 86400)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{thousandths:03}"
+    return f"{days} d {clock}" if days else clock
+
+
 def format_size(size_bytes: int) -> str:
     size = float(size_bytes)
     for unit in _UNITS[:-1]:

@@ -22,6 +22,8 @@ class Slots:
     """The number of threads that one place on the CPU is worth."""
     ticket: Ticket | None = None
     """The ticket that keeps the slots from others; None for slots that somebody else, such as Ray, has given."""
+    asked: float | None = None
+    """The time since which the attempt has waited for them, in seconds since the Unix epoch, if that is known."""
 
     @property
     def variables(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from core_sdk._machine.slots.directory import SlotDirectory, Ticket, unusable
@@ -29,6 +30,7 @@ def taken_slots(
     if num_slots is None:
         yield None
         return
+    asked = time.time()
     machine = Machine.here(avoids_busy=avoids_busy)
     if not machine.gpus:
         machine = Machine(max(num_slots, machine.num_slots))
@@ -48,7 +50,7 @@ def taken_slots(
             while not ticket.held:
                 time.sleep(_PAUSE_S)
                 ticket.take(num_slots, machine.usable())
-        yield machine.held(ticket)
+        yield replace(machine.held(ticket), asked=asked)
     finally:
         ticket.release()
 

@@ -35,7 +35,7 @@ from core_sdk._home.storages import storage_name
 from core_sdk.core._checkpoint._background_saves import Saves
 from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.core._checkpoint._metadata import checked_metadata
-from core_sdk.core._checkpoint._recording import Recorder
+from core_sdk.core._checkpoint._recording import Holdup, Recorder
 from core_sdk.core._checkpoint._save import CheckpointSave, directory_named
 from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
@@ -213,7 +213,7 @@ class CheckpointContext(OfOneProcess):
         self._check_may_change("dcp_writer")
         writer = CheckpointWriter(
             self._storage,
-            Recorder(self._storage, self._journal, self._storage_name),
+            Recorder(self._storage, self._journal, self._storage_name, Holdup()),
             self._journal,
             self._saves,
             metadata,

@@ -114,12 +114,16 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
 
     def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """Copies the state for `dcp.async_save()`, which then starts the thread that saves it."""
+        self._recorder.holdup.begin()
         staged: dict[str, Any] = super().stage(state_dict)
+        self._recorder.holdup.end()
         self._begun_at, self._is_awaited = time.monotonic(), True
         return staged
 
     def storage_meta(self) -> StorageMeta | None:
         """Notes the thread that saves: torch asks for this first, before anything of the save can fail."""
+        if not self._is_awaited:
+            self._recorder.holdup.begin()
         self._thread, self._is_awaited = threading.current_thread(), False
         self._begun_at = time.monotonic()
         return super().storage_meta()

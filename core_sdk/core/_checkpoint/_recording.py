@@ -23,11 +23,33 @@ from core_sdk.errors import CheckpointError, CheckpointNotFoundError, Checkpoint
 logger = logging.getLogger("core_sdk.checkpoint")
 
 
+class Holdup:
+    """For how long a save holds the training up: from its construction until `end`, or until it is recorded."""
+
+    def __init__(self) -> None:
+        self._begun_at = time.monotonic()
+        self._ended_at: float | None = None
+
+    def begin(self) -> None:
+        self._begun_at, self._ended_at = time.monotonic(), None
+
+    def end(self) -> None:
+        """Notes that the training goes on, with what the checkpoint does not hold."""
+        self._ended_at = time.monotonic()
+
+    def note(self, record: CheckpointStored) -> None:
+        now = time.monotonic()
+        ended_at = now if self._ended_at is None else self._ended_at
+        record.saving_s = round(ended_at - self._begun_at, 3)
+        record.behind_s = None if self._ended_at is None else round(now - ended_at, 3)
+
+
 class Recorder:
     """Records what is stored in one storage: a checkpoint without its record is withdrawn."""
 
-    def __init__(self, storage: Storage, journal: Journal, storage_name: str) -> None:
+    def __init__(self, storage: Storage, journal: Journal, storage_name: str, holdup: Holdup) -> None:
         self._storage = storage
+        self.holdup = holdup
         self._storage_name = storage_name
         self._journal = journal
 
@@ -56,7 +78,7 @@ class Recorder:
             )
 
     def _stored(self, manifest: Manifest) -> CheckpointStored:
-        return CheckpointStored(
+        record = CheckpointStored(
             time=time.time(),
             storage_id=manifest.storage_id,
             storage=self._storage_name,
@@ -64,6 +86,8 @@ class Recorder:
             metadata=manifest.metadata,
             resources=manifest.resources,
         )
+        self.holdup.note(record)
+        return record
 
     def _append(self, storage_id: str, record: Record) -> None:
         try:

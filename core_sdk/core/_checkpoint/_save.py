@@ -28,7 +28,7 @@ from core_sdk._home.storage import (
 )
 from core_sdk.core._checkpoint._background_saves import Save, Saves
 from core_sdk.core._checkpoint._metadata import checked_metadata, merge_metadata, plain_metadata
-from core_sdk.core._checkpoint._recording import Recorder
+from core_sdk.core._checkpoint._recording import Holdup, Recorder
 from core_sdk.core._checkpoint._together import differing, leave_together, step_together
 from core_sdk.errors import CheckpointConflictError
 
@@ -94,6 +94,7 @@ class CheckpointSave:
 
     def __post_init__(self) -> None:
         self._channel = self.distributed.channel if self.shard else SoloChannel()
+        self._holdup = Holdup()
         self._final_metadata: dict[str, Any] | None = None
         self._staging: Staging
         self._storage_id: str
@@ -115,6 +116,7 @@ class CheckpointSave:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[Path, str]]:
         self.journal.check_open()
+        self._holdup.begin()
         self._storage_id = self._agree()
         needs_channel = self.shard and not self.wait
         finishing_channel = self.distributed.background_channel() if needs_channel else self._channel
@@ -135,6 +137,8 @@ class CheckpointSave:
             self._freeze_metadata()
             undo.pop_all()
         save = Save(self._storage_id, begun_at, self._finish, self._staging.cancel, self._staging.path)
+        if not self.wait:
+            self._holdup.end()
         self.saves.take(save, wait=self.wait)
 
     def _agree(self) -> str:
@@ -194,7 +198,7 @@ class CheckpointSave:
         self._channel.broadcast_outcome(lambda: self._commit(union, metadata), is_patient=True)
 
     def _commit(self, union: ShardUnion, metadata: dict[str, Any]) -> None:
-        recorder = Recorder(self.storage, self.journal, self.storage_name)
+        recorder = Recorder(self.storage, self.journal, self.storage_name, self._holdup)
         recorder.store(self._storage_id, lambda: self._staging.commit(union, metadata))
         self.saves.last_size_bytes = sum(entry.size_bytes for entry in union.files.values())
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 
 from core_sdk._ground.pickling import OfOneProcess
+from core_sdk._ground.records import PhaseEnded
 from core_sdk._home.journal import Journal
 from core_sdk.core._profiler._collector import FigureCollector, FigureSource
 from core_sdk.errors import JournalError
@@ -16,6 +19,7 @@ from core_sdk.errors import JournalError
 logger = logging.getLogger("core_sdk.profiler")
 
 _MIN_INTERVAL_S = 0.1
+_PHASES = ("validation",)
 
 
 class ProfilerContext(OfOneProcess):
@@ -67,6 +71,22 @@ class ProfilerContext(OfOneProcess):
         collector, self._collector = self._collector, None
         if collector is not None:
             collector.stop()
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Says that the block is no training, but a validation: `with core_context.profiler.phase("validation"):`.
+
+        `core-sdk trial time` then knows how long validations take. Without it, a validation is taken to begin with the
+        last report of the training before it. Only the chief's blocks count. Raises `ValueError` for another name.
+        """
+        if name not in _PHASES:
+            raise ValueError(f"there is no phase {name!r}; the name must be {' or '.join(map(repr, _PHASES))}")
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            lasted = round(time.monotonic() - begun, 3)
+            self._journal.append(PhaseEnded(time=time.time(), phase=name, seconds=lasted))
 
     def _machine_sources(self) -> Callable[[], Iterable[FigureSource]]:
         # Loads psutil, which few scripts need.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from core_sdk._distributed import DistributedContext
+from core_sdk._ground.data_wait import DataWait
 from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.pickling import OfOneProcess
 from core_sdk._ground.records import (
@@ -173,7 +174,9 @@ class TrainContext(OfOneProcess):
                 self._keep(value, named)
         with self._journal.lock:
             self._ledger.enter(group, steps_completed, names, checkpoint, may_repeat=replace)
-            self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches, json_metrics))
+            self._journal.append_under_lock(
+                Report(time.time(), group, steps_completed, metrics, batches, json_metrics, DataWait.take())
+            )
         resumption = self._resumption
         if resumption is not None:
             resumption.heed_report(group, steps_completed)

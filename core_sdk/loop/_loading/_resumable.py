@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from core_sdk._distributed import DistributedContext, has_process_group
+from core_sdk._ground.data_wait import DataWait
 from core_sdk._ground.environment import RankPlace, trial_seed
 from core_sdk.errors import DataError, NotExactError
 from core_sdk.loop._loading._data_identity import data_identity, differences
@@ -301,11 +303,14 @@ def _stream(source: Source, progress: _DataProgress) -> Generator[tuple[Draw, An
 
     Does not refer to the loader: without a reference cycle, the workers end as soon as the loader is dropped.
     """
+    begun = time.perf_counter()
     for draw, batch in source.stream(progress.position):
+        DataWait.seconds += time.perf_counter() - begun
         progress.draw = draw
         progress.batches += 1
         progress.samples += draw.num_global
         yield draw, batch
+        begun = time.perf_counter()
 
 
 def _end_workers(loader: weakref.ref[ResumableLoader], pid: int) -> None:

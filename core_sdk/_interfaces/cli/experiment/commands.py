@@ -19,6 +19,7 @@ from core_sdk._interfaces.cli._ids import Experiments, parse_experiment
 from core_sdk._interfaces.cli.experiment import looking, steering, submitting
 from core_sdk._interfaces.cli.experiment.looking import why_no_best
 from core_sdk._interfaces.cli.trial.listing import json_object, print_trials, with_searched
+from core_sdk._interfaces.cli.trial.time_ledger import experiment_time
 from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, Limit, choose_form
 from core_sdk._interfaces.render.output import Form, confirm, limited, print_list, print_one, print_rows
 from core_sdk._interfaces.render.rows import properties_of
@@ -29,6 +30,7 @@ from core_sdk._interfaces.signatures import Argument, Option
 app = command_group()
 for _commands in (submitting, steering, looking):
     _commands.register(app)
+app.command("time")(experiment_time)
 
 _NUM_TRIALS = 20
 _COLUMNS = [

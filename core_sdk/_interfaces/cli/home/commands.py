@@ -12,6 +12,7 @@ from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._group import command_group
 from core_sdk._interfaces.cli._home import make_home, open_home
 from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.cli.trial.time_ledger import home_time
 from core_sdk._interfaces.signatures import Argument
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 app = command_group()
 index_app = command_group()
+
+app.command("time")(home_time)
 
 
 @app.command()

@@ -15,6 +15,7 @@ class _Trial(LazyGroup):
         "list": Lazy(f"{_TRIAL}.looking:list_trials"),
         "describe": Lazy(f"{_TRIAL}.looking:describe"),
         "metrics": Lazy(f"{_TRIAL}.reports:metrics"),
+        "time": Lazy(f"{_TRIAL}.time_ledger:trial_time"),
         "media": Lazy(f"{_TRIAL}.media:media"),
         "plot": Lazy(f"{_TRIAL}.plot:plot"),
         "logs": Lazy(f"{_TRIAL}.logs:logs"),
