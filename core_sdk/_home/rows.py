@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 import msgspec
 
 from core_sdk._ground.records import (
+    CodeRecord,
     EarlyExit,
     EnvironmentRecord,
     ExperimentState,
@@ -115,6 +116,12 @@ class TrialRow:
     verdict: Annotated[str, Title("Verdict", values=("keep", "discard", ""))] = ""
     """What somebody has decided about it: `keep` or `discard`."""
     verdict_reason: str = ""
+    try_id: Annotated[int | None, Title("Try")] = None
+    """The first trial of the try to which it belongs."""
+    author: Annotated[str, Title("Author")] = ""
+    """Who has tried it."""
+    code: CodeRecord | None = None
+    """The code of a try."""
     environment: Annotated[EnvironmentRecord | None, Title("Environment")]
     """The newest that an attempt has recorded."""
     num_dropped: Annotated[int, Title("Lost records", "dropped")]

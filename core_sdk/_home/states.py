@@ -26,6 +26,10 @@ SAVE_FAILED = 74
 WAITS_IN_SLURM = "waits in Slurm's queue"
 """The beginning of the reason with which a trial is settled as PAUSED while its next job waits: it is QUEUED."""
 
+WAITS_FOR_SLOTS = "waits for slots"
+"""The beginning of the reason with which a trial is settled as PAUSED until its first attempt has slots: it is
+QUEUED."""
+
 GOES_ON = "goes on with its experiment"
 """The beginning of the reason with which a trial is settled as PAUSED between two attempts that its experiment begins.
 It is QUEUED while the experiment is not paused."""
@@ -61,7 +65,7 @@ class AttemptEnd:
 def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = None) -> tuple[TrialState, str]:
     """Returns the state and the reason for it. `settled` is what was settled since the attempt began."""
     if settled is not None:
-        waits = settled.state == "PAUSED" and settled.reason.startswith(WAITS_IN_SLURM)
+        waits = settled.state == "PAUSED" and settled.reason.startswith((WAITS_IN_SLURM, WAITS_FOR_SLOTS))
         return "QUEUED" if waits else settled.state, settled.reason
     if end.outcome == "invalid_hp":
         return "COMPLETED", f"invalid hyperparameters: {_first_line(end.error)}".removesuffix(": ")

@@ -81,7 +81,7 @@ def _of_command(ticket: PostedTicket, tickets: Sequence[PostedTicket], place: in
 def _in_slurm(home: Home) -> Iterator[Queued]:
     """Yields the trials that wait in Slurm's queue without a master."""
     with open_view(home) as view:
-        rows = [row for row in view.trials() if row.state == "QUEUED"]
+        rows = [row for row in view.trials() if row.state == "QUEUED" and row.try_id is None]
     if not rows:
         return
     from core_sdk._execution.slurm.following import waiting_jobs  # what few homes need

@@ -25,6 +25,7 @@
 | `CORE_SDK_FINGERPRINTS` | from `core-sdk check-resume` to a training: the file for digests of its state     |
 | `CORE_SDK_WRITER`   | the name under which a script reports about a trial, next to its own program |
 | `CORE_SDK_TRIAL`    | the id or the name of that trial; default: the trial whose script has started this one |
+| `CORE_SDK_AUTHOR`   | the person or the agent that tries something; default: the name of the user      |
 | `CORE_SDK_STOP_NOTICES` | clouds whose notice of a machine's end is a stop: `gce`, `ec2`, or both with a comma |
 
 The addresses of those clouds' metadata servers are in `GCE_METADATA_HOST` and `AWS_EC2_METADATA_SERVICE_ENDPOINT`. If
@@ -100,6 +101,7 @@ from core_sdk._ground.environment._settings import (
     LaunchSettings,
     StopNoticeSettings,
     WriterSettings,
+    author,
     disturbance,
     fingerprints_path,
     is_quiet,

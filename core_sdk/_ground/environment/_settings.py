@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core_sdk._ground.environment.names import (
+    AUTHOR_VARIABLE,
     DISTURBANCE_VARIABLE,
     FINGERPRINTS_VARIABLE,
     GRACE_VARIABLE,
@@ -171,6 +173,16 @@ def is_usr1_stop(variables: Mapping[str, str] = os.environ) -> bool:
 def stop_signals() -> tuple[signal.Signals, ...]:
     """Returns the signals that ask this process to stop."""
     return (signal.SIGTERM, signal.SIGUSR1) if is_usr1_stop() else (signal.SIGTERM,)
+
+
+def author() -> str:
+    """Returns who tries something: what the environment says, or else the name of the user."""
+    if told := os.environ.get(AUTHOR_VARIABLE, ""):
+        return told
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user that has no name
+        return str(os.getuid())
 
 
 def is_quiet() -> bool:

@@ -29,6 +29,7 @@ from core_sdk._ground.records._files import decode_file, decode_values, encode_f
 from core_sdk._ground.records._folders import (
     STOPPED_BY_SEARCHER,
     AdoptedRecord,
+    CodeRecord,
     CommandRecord,
     EnvironmentRecord,
     ExitRecord,
@@ -40,6 +41,7 @@ from core_sdk._ground.records._folders import (
     SearchRecord,
     SlurmRecord,
     StopRequest,
+    StudyRecord,
     SubmissionRecord,
     TrialDescription,
     TrialRecord,

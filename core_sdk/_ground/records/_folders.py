@@ -82,6 +82,37 @@ class SearchRecord(msgspec.Struct, kw_only=True, frozen=True):
         return self.state in ("COMPLETED", "CANCELED", "ERROR")
 
 
+class StudyRecord(msgspec.Struct, kw_only=True, frozen=True):
+    """What the tries of a study have in common: an experiment whose trials are tries of changed code."""
+
+    directory: str
+    """The directory for which the study was begun."""
+    best_by: str
+    """The metric that decides, as min.METRIC or max.METRIC."""
+    command: list[str] = []
+    """The command of a try that names none; empty: each names its own."""
+    budget_s: float | None = None
+    """How long each trial may run."""
+    num_seeds: Int64 = 3
+    num_slots: Int64 = 1
+    """The slots that each trial takes."""
+
+
+class CodeRecord(msgspec.Struct, kw_only=True, frozen=True):
+    """The code that a try was given."""
+
+    sha256: str
+    """The name of `<home>/code/<sha256>.tar.gz`."""
+    directory: str = ""
+    """The directory below the code in which the command starts."""
+    commit: str = ""
+    """The commit that holds it in the git repository from which it was taken; empty if there is none."""
+    change: str = ""
+    """The SHA-256 of the lines that differ from the parent's; empty if there is no parent, or no difference."""
+    linked: list[str] = []
+    """What is no part of the code, and was linked into its copies: data, for example."""
+
+
 class ExperimentRecord(msgspec.Struct, kw_only=True):
     """`<home>/experiments/<id>/experiment.json`."""
 
@@ -104,6 +135,8 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     is_archived: bool = False
     search: SearchRecord | None = None
     """The search; None until a master has begun the experiment, and for one that was not submitted."""
+    study: StudyRecord | None = None
+    """What its tries have in common; None for an experiment that is no study."""
 
 
 class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
@@ -143,6 +176,12 @@ class TrialDescription(msgspec.Struct, kw_only=True):
     """The metric by which it is best, as min.METRIC or max.METRIC; empty leaves that to its experiment."""
     time_limit_s: float | None = None
     """The longest duration of an attempt: then it is asked to stop, and killed if it does not."""
+    try_id: Int64 | None = None
+    """The first trial of the try to which it belongs; the trials of a try differ only in their seeds."""
+    author: str = ""
+    """Who has tried it: a person or an agent."""
+    code: CodeRecord | None = None
+    """The code of a try; None for a trial that runs where it was started."""
 
 
 class TrialRecord(TrialDescription, kw_only=True):

@@ -24,6 +24,7 @@ from core_sdk._ground.records import (
     ClusterInfo,
     CommandRecord,
     RecordedKeep,
+    Settled,
     TrialDescription,
     TrialRecord,
     check_name,
@@ -39,6 +40,7 @@ from core_sdk._home.attempts.variables import configured_variables
 from core_sdk._home.deletion import delete_trial
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.next_attempt import claim_next_attempt
+from core_sdk._home.states import WAITS_FOR_SLOTS
 from core_sdk._machine.slots import Slots, Ticket
 from core_sdk.errors import (
     CommandError,
@@ -193,6 +195,31 @@ def begin_in_experiment(
         raise
 
 
+def queue_trial(
+    folder: TrialFolder,
+    experiment_id: int,
+    command: CommandRecord,
+    described: TrialDescription,
+    *,
+    hparams: Mapping[str, Any],
+    seed: int,
+    num_slots: int,
+) -> None:
+    """Records a new trial in its folder, which is QUEUED until somebody begins its first attempt by `resume`."""
+    trial = msgspec.structs.replace(
+        new_record(folder, experiment_id, seed),
+        hparams=recordable_hparams(hparams),
+        num_slots=num_slots,
+        takes_slots=True,
+        **msgspec.structs.asdict(described),
+        is_named=True,
+    )
+    fill(command.argv, trial.hparams)  # refuses a command that names others
+    folder.write_command(command)
+    folder.append_change(Settled(time=time.time(), state="PAUSED", reason=WAITS_FOR_SLOTS, attempt=0))
+    folder.write_record(trial)  # the last file, since it makes the trial visible
+
+
 def requested_trials(home: Home, experiment_id: int) -> dict[str, int]:
     """Returns the trials of an experiment's searcher by request id. Reads the records of all trials of the home."""
     found = {}
@@ -334,6 +361,8 @@ def continue_from(
         is_seed_given=trial.is_seed_given or seed is not None,
         parent=source.trial_id if trial.is_variation else None,
         hypothesis="",
+        try_id=None,
+        code=None,
     )
     return _first_attempt(folder, trial, command, continuation, config=_last_config(source), slots=slots)
 
@@ -438,8 +467,11 @@ def _recorded_command(folder: TrialFolder) -> CommandRecord:
         if cwd == folder.code_path:
             raise NothingToResumeError(
                 folder.trial_id,
-                "its copy of its experiment's code was removed when it was completed. `core-sdk experiment continue "
-                f"--new --trial {folder.trial_id} EXPERIMENT` begins an experiment that goes on with it",
+                "its copy of its try's code was removed when it was completed. `core-sdk code "
+                f"{folder.trial_id} --checkout DIR` gives that back, for a command that starts there"
+                if folder.read_record().try_id is not None
+                else "its copy of its experiment's code was removed when it was completed. `core-sdk experiment "
+                f"continue --new --trial {folder.trial_id} EXPERIMENT` begins an experiment that goes on with it",
             )
         raise _nothing_to_start(folder, f"its working directory {cwd} is gone")
     try:

@@ -14,7 +14,7 @@ import msgspec
 from core_sdk._ground.alive import is_alive
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.masking import masked_text, masked_values
-from core_sdk._ground.records import EnvironmentRecord, ExperimentRecord, Settled, from_json, generated_name
+from core_sdk._ground.records import CodeRecord, EnvironmentRecord, ExperimentRecord, Settled, from_json, generated_name
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.index._blocks import unpack_steps, unpack_times
 from core_sdk._home.index._checkpoints import latest_checkpoints
@@ -143,6 +143,7 @@ def _trial_row(
     told["name"] = told["name"] or generated_name(told["trial_id"], told["created"])
     told["labels"] = _labels(told["labels"], chief)
     told |= {name: from_json(told[name]) for name in ("hparams", "metadata") if name in told}
+    told["code"] = None if told["code"] is None else CodeRecord(**told["code"])
     return TrialRow(
         **told | {"hparams": masked_values(told["hparams"])},
         experiment_name=row["experiment_name"] or "",

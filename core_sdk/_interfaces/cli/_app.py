@@ -31,6 +31,28 @@ class _Root(LazyGroup):
             "Start a training script as a new trial, and keep its output.",
             cls=CommandAfterDashes,
         ),
+        "study": Lazy(f"{_CLI}.study.commands:app", "Studies: tries of changed code, judged against noise."),
+        "try": Lazy(
+            f"{_CLI}.study.trying:try_code",
+            "Try the code of this directory as it is now, with several seeds, and show what it was worth.",
+            cls=CommandAfterDashes,
+        ),
+        "wait": Lazy(
+            f"{_CLI}.study.trying:wait",
+            "Wait for tries, and print a line for each when it has ended.",
+        ),
+        "board": Lazy(
+            f"{_CLI}.study.commands:board",
+            "Show a study on one screen, in at most 2 KB: what is best, and a line for each try.",
+        ),
+        "keep": Lazy(
+            f"{_CLI}.study.deciding:keep", "Keep a try: the next ones vary it. Warns where noise may explain its gain."
+        ),
+        "discard": Lazy(f"{_CLI}.study.deciding:discard", "Discard a try. Warns where it is better beyond noise."),
+        "code": Lazy(
+            f"{_CLI}.study.deciding:code",
+            "Show which code a try has run: its commit, its digest, and its difference to that of the parent.",
+        ),
         "submit": Lazy(
             f"{_CLI}.running.submit:submit",
             "Queue a training in the background, and start it again when it fails.",

@@ -39,7 +39,7 @@ def hear_of_slurm(home: Home, rows: Iterable[TrialRow]) -> bool:
 
     Returns whether there is one. Slurm is asked only if a trial waits there.
     """
-    waiting = [row.trial_id for row in rows if row.state == "QUEUED"]
+    waiting = [row.trial_id for row in rows if row.state == "QUEUED" and row.try_id is None]
     if waiting:
         from core_sdk._execution.slurm.following import waiting_jobs  # what few homes need
 

@@ -4,8 +4,8 @@ An archive is `<home>/code/<sha256>.tar.gz`. The name is the SHA-256 of the tar 
 the names, the contents, the executable bits and the links, so that equal directories are stored once.
 """
 
-from core_sdk._execution.experiments.code._packing import PackedCode, pack
-from core_sdk._execution.experiments.code._selection import IGNORE_FILES, MAX_SIZE_BYTES, select
+from core_sdk._execution.experiments.code._packing import PackedCode, pack, pack_entries
+from core_sdk._execution.experiments.code._selection import IGNORE_FILES, MAX_SIZE_BYTES, Entry, select
 from core_sdk._execution.experiments.code._unpacking import (
     STARTUP_HOOK,
     check_archive,

@@ -49,7 +49,11 @@ def pack(
 
     A stored archive that is damaged is replaced. Raises `CodeDirectoryError` or `ExperimentError`.
     """
-    entries = select(directory, includes, left_out=home.root, max_size_bytes=max_size_bytes)
+    return pack_entries(home, select(directory, includes, left_out=home.root, max_size_bytes=max_size_bytes))
+
+
+def pack_entries(home: Home, entries: Sequence[Entry]) -> PackedCode:
+    """Stores these files like `pack`."""
     code = PackedCode(
         sha256=_write_archive(entries),
         size_bytes=sum(entry.size_bytes for entry in entries),

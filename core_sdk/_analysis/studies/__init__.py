@@ -1,0 +1,5 @@
+"""Shows a study, its tries and what their values are worth, in few bytes."""
+
+from core_sdk._analysis.studies._alarms import imported_elsewhere
+from core_sdk._analysis.studies._board import MOST_BYTES, board_line, difference_text, read_board, value_text
+from core_sdk._analysis.studies._judgement import judgement_lines

@@ -1,0 +1,72 @@
+"""The trials of tries that wait for their first attempt, or run: a small file each, in `<home>/tries`.
+
+The file of a trial says what its start needs. It is made before the trial, and is removed when the trial has ended, so
+that whoever serves the line after a kill finds all that was left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from core_sdk._ground.files import read_regular, write_atomically
+from core_sdk._ground.ownership import make_directory
+from core_sdk._ground.records import decode_file, encode_file
+from core_sdk._home import Home
+
+
+class TrialInLine(msgspec.Struct, kw_only=True, frozen=True):
+    """`<home>/tries/<trial>.json`."""
+
+    format: int = 1
+    trial_id: int
+    author: str
+    num_slots: int
+    is_started: bool = False
+    is_stopped_if_behind: bool = False
+
+
+def line_directory(home: Home) -> Path:
+    return home.root / "tries"
+
+
+def server_lock_path(home: Home) -> Path:
+    """Returns the file that the process which serves the line holds locked."""
+    return line_directory(home) / "server.lock"
+
+
+def write_waiting(home: Home, waiting: TrialInLine) -> None:
+    make_directory(line_directory(home), exist_ok=True)
+    write_atomically(_path(home, waiting.trial_id), encode_file(waiting))
+
+
+def forget(home: Home, trial_id: int) -> None:
+    _path(home, trial_id).unlink(missing_ok=True)
+
+
+def read_line(home: Home) -> list[TrialInLine]:
+    """Returns those that wait or run, in the order of their trials."""
+    found = []
+    for path in line_directory(home).glob("*.json"):
+        with contextlib.suppress(OSError, ValueError):  # it was just removed
+            found.append(decode_file(read_regular(path), TrialInLine))
+    return sorted(found, key=lambda each: each.trial_id)
+
+
+def next_in_turn(line: Iterable[TrialInLine]) -> TrialInLine | None:
+    """Returns who gets the next slots: authors take turns, so that the one with the fewest trials that run is first.
+
+    Of several authors, and of the trials of one, the earliest trial is first.
+    """
+    line = list(line)
+    running = Counter(each.author for each in line if each.is_started)
+    waiting: Sequence[TrialInLine] = [each for each in line if not each.is_started]
+    return min(waiting, key=lambda each: (running[each.author], each.trial_id), default=None)
+
+
+def _path(home: Home, trial_id: int) -> Path:
+    return line_directory(home) / f"{trial_id}.json"

@@ -1,0 +1,1 @@
+"""The commands of studies: `core-sdk study`, `try`, `wait`, `board`, `keep`, `discard` and `code`."""

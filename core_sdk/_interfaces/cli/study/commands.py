@@ -1,0 +1,114 @@
+"""`core-sdk study begin`, and `core-sdk board`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from core_sdk._ground.records import SearcherMetric, StudyRecord, check_name, fields_of
+from core_sdk._home import Home, open_view
+from core_sdk._home.finding.tries import study_here
+from core_sdk._interfaces.cli._arguments import SmallerIsBetter, parse_duration, parse_slots
+from core_sdk._interfaces.cli._group import command_group
+from core_sdk._interfaces.cli._home import make_home, open_home
+from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.render.form import AsJson, Fields, choose_form
+from core_sdk._interfaces.render.output import print_object
+from core_sdk._interfaces.render.text import printable
+from core_sdk._interfaces.signatures import Argument, Option
+
+app = command_group()
+
+OfStudy = Annotated[
+    str, Option("--study", metavar="NAME", help="The study.", show_default="the one begun in this directory")
+]
+
+
+@app.command("begin")
+def begin(
+    name: Annotated[str, Argument(help="The name of the study, which is an experiment.", show_default=False)],
+    metric: Annotated[str, Option(metavar="NAME", help="The metric that decides, by a trial's best value.")],
+    smaller_is_better: SmallerIsBetter = None,
+    budget: Annotated[
+        float | None,
+        Option(metavar="TIME", parser=parse_duration, help="How long each trial may run: 90s, 5m, 2h."),
+    ] = None,
+    seeds: Annotated[int, Option(min=1, max=100, help="How often each try is trained, with other seeds.")] = 3,
+    slots: Annotated[
+        int, Option(metavar="N", parser=parse_slots, help="The GPUs, or places on the CPU, of each trial.")
+    ] = "1",  # type: ignore[assignment]
+    script: Annotated[
+        str,
+        Option(metavar="COMMAND", help="The command of each try.", show_default="what `try` gives after `--`"),
+    ] = "",
+) -> None:
+    """Begin a study in this directory: what decides, how long a try may take, how often it is repeated.
+
+    core-sdk study begin digits --metric accuracy --larger-is-better --budget 90s --script "python train.py"
+
+    All who try something in this directory, or below it, belong to the study. Another `begin` with the same name
+    changes these settings for the tries that follow.
+    """
+    home = make_home()
+    decides = SearcherMetric(name=check_name("the metric", metric), smaller_is_better=smaller_is_better is not False)
+    study = StudyRecord(
+        directory=str(Path.cwd().resolve()),
+        best_by=decides.best_name,
+        command=shlex.split(script),
+        budget_s=budget,
+        num_seeds=seeds,
+        num_slots=slots,
+    )
+    folder = home.find_or_create_experiment(check_name("the experiment's name", name))
+    with folder.edit() as record:
+        is_changed = record.study is not None
+        record.study, record.searcher_metric = study, decides
+    verb = "changed" if is_changed else "began"
+    click.echo(
+        f'{verb} the study {name}, experiment {folder.experiment_id}: `core-sdk try "HYPOTHESIS"` tries the code'
+    )
+
+
+def board(
+    study: Annotated[
+        str, Argument(metavar="[STUDY]", help="Its name.", show_default="the one begun in this directory")
+    ] = "",
+    as_json: AsJson = False,
+    fields: Fields = "",
+) -> None:
+    """Show a study on one screen, in at most 2 KB: what is best, and a line for each try.
+
+    A line has the id, the number of values, their mean and spread over the seeds, the difference to the parent with its
+    interval and whether noise explains it, the verdict or the state, and the hypothesis. The best try is marked with *.
+    """
+    from core_sdk._analysis.studies import read_board
+
+    form = choose_form(as_json, fields=fields)
+    home = open_home()
+    experiment_id, record = named_study(home, study)
+    with open_view(home) as view:
+        found = read_board(home, view, experiment_id, SearcherMetric.named(record.best_by))
+    if form.is_json:
+        print_object(fields_of(found), form.fields)
+    else:
+        click.echo("\n".join(map(printable, found.text().split("\n"))))
+
+
+def named_study(home: Home, name: str) -> tuple[int, StudyRecord]:
+    """Returns the study of this name, or that of this directory. If there is none, ends the command."""
+    if name:
+        folder = home.find_experiment(name)
+        study = None if folder is None else folder.read().study
+        if folder is None or study is None:
+            say(f"there is no study {name!r} in the home {home.root}: `core-sdk study begin` begins one")
+            raise click.exceptions.Exit(3)
+        return folder.experiment_id, study
+    experiment_id = study_here(home, str(Path.cwd().resolve()))
+    study = None if experiment_id is None else home.experiment(experiment_id).read().study
+    if experiment_id is None or study is None:
+        say("no study was begun in this directory: `core-sdk study begin NAME --metric METRIC` begins one")
+        raise click.exceptions.Exit(3)
+    return experiment_id, study

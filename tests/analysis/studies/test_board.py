@@ -1,0 +1,74 @@
+"""A study is told in 2 KB, and what matters is never left out."""
+
+from __future__ import annotations
+
+import random
+
+from home.tries import study, trials_of_try
+
+from core_sdk._analysis.studies._alarms import study_alarms
+from core_sdk._analysis.studies._board import MOST_BYTES, Board, board_line, difference_text, value_text
+from core_sdk._home.finding.tries import Tries
+
+
+def board_of(tries: Tries) -> Board:
+    best = tries.best
+    return Board(
+        experiment_id=1, study="digits", metric="accuracy", smaller_is_better=False,
+        best=best.try_id if best else None, best_line=[one.try_id for one in tries.line_of(best)],
+        num_tries=len(tries.by_id), num_failed=0, num_running=0, num_trials=3 * len(tries.by_id), elapsed_s=7200.0,
+        noise=tries.pooled.spread if tries.pooled else None, alarms=study_alarms(tries),
+        tries=[board_line(tries, one) for one in tries.by_id.values()],
+    )  # fmt: skip
+
+
+def test_a_line_says_what_a_try_was_worth() -> None:
+    """Id, number of values, mean and spread, the difference with its mark, verdict and hypothesis."""
+    tries = study(
+        trials_of_try(1, [0.80, 0.81, 0.82], hypothesis="as it is"),
+        trials_of_try(4, [0.88, 0.89, 0.90], parent=1, hypothesis="wider", verdict="keep"),
+        trials_of_try(7, [0.89, None, 0.90], parent=4, hypothesis="deeper", reason="killed by SIGKILL"),
+    )
+
+    assert board_of(tries).text().split("\n") == [
+        "digits: accuracy, larger is better; 3 tries, 9 trials, in 2.0 h, noise 0.0095",
+        "best: 1 > 4",
+        "1  n=3  0.810 ± 0.010  as it is",
+        "4*  n=3  0.890 ± 0.010  +0.080 ± 0.020 beyond noise better  keep  wider",
+        "7  n=2  0.8950 ± 0.0071  +0.005 ± 0.022 within noise  failed (killed by SIGKILL)  deeper",
+    ]
+
+
+def test_a_thousand_tries_are_told_in_two_kilobytes() -> None:
+    """The best and what helped are shown, however long ago; what is left out is counted."""
+    draw = random.Random(1)
+    first = trials_of_try(1, [0.80, 0.81, 0.82], hypothesis="as it is")
+    best = trials_of_try(10, [0.98, 0.99, 0.985], parent=1, hypothesis="the one that helped")
+    others = [
+        trials_of_try(20 + 3 * number, [draw.gauss(0.8, 0.01) for _ in range(3)], parent=1, hypothesis="ä" * 200)
+        for number in range(1000)
+    ]
+
+    text = board_of(study(first, best, *others)).text()
+
+    assert len(text.encode()) <= MOST_BYTES
+    assert "10*  n=3" in text
+    assert "the one that helped" in text
+    assert "\n1  n=3" in text
+    assert text.endswith(f"({1002 - text.count('  n=')} tries left out)")
+
+
+def test_values_have_the_digits_of_their_spread() -> None:
+    """Two figures of the spread are shown, and as many digits of the value."""
+    tries = study(trials_of_try(1, [1234.5, 1250.0]), trials_of_try(3, [0.00123, 0.00125]), trials_of_try(5, [0.5]))
+    lines = [board_line(tries, one) for one in tries.by_id.values()]
+
+    assert list(map(value_text, lines)) == ["1242 ± 11", "0.001240 ± 0.000014", "0.5"]
+    assert difference_text(lines[0]) == ""
+
+
+def test_seeds_that_differ_more_than_tries_are_an_alarm() -> None:
+    """Then no single try can be told from the others."""
+    tries = study(*(trials_of_try(number, [0.1, 0.9]) for number in (1, 3, 5)))
+
+    assert study_alarms(tries) == ["its seeds differ more than its tries: more seeds would tell more"]
