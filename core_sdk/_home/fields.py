@@ -1,15 +1,17 @@
 """The declaration of rows: what JSON, SQL, lists and the page need to know of a field stands at the field itself.
 
-A row is a dataclass. The name of a field is its name in JSON, its column in SQL, and a name in conditions. Its type
+A row is a struct. The name of a field is its name in JSON, its column in SQL, and a name in conditions. Its type
 says how it is written there. A field with a `Title` is also a column of lists and of the page.
 """
 
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from core_sdk._ground.records import Time
 
@@ -43,13 +45,13 @@ class Field(NamedTuple):
 
 
 @cache
-def declared(row: type) -> tuple[Field, ...]:
+def declared(row: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Returns the fields of a row, in their order."""
     hints = get_type_hints(row, include_extras=True)
-    return tuple(_declared(field.name, hints[field.name]) for field in fields(row))
+    return tuple(_declared(name, hints[name]) for name in row.__struct_fields__)
 
 
-def titled(row: type) -> dict[str, Field]:
+def titled(row: type[msgspec.Struct]) -> dict[str, Field]:
     """Returns the fields of a row that have a title, by the names of their columns."""
     return {field.column: field for field in declared(row) if field.title}
 

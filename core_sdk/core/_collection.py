@@ -12,7 +12,6 @@ from core_sdk._ground.environment import is_home_spooled
 from core_sdk._ground.records import RetentionPolicy, SearcherMetric
 from core_sdk._home import Home
 from core_sdk._home.attempts.claiming import Attempt
-from core_sdk._home.deletion.collection import Request, collect
 from core_sdk._home.storage import Storage
 from core_sdk.errors import CoreSDKError
 
@@ -51,6 +50,8 @@ def collect_at_end(attempt: Attempt, storage: Storage) -> None:
     try:
         if home.experiment(experiment_id).read().retention is None:
             return
+        from core_sdk._home.deletion.collection import Request, collect  # slow to import, and seldom needed
+
         request = Request(experiment_id=experiment_id, ended_trial=attempt.folder.trial_id)
         done = collect(home, request, storages=[storage], wait_s=_WAIT_S)
     except Exception as error:  # noqa: BLE001 - the training is complete and recorded: nothing here may fail it

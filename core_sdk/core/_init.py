@@ -36,7 +36,7 @@ from core_sdk.core._context import Context, Service
 from core_sdk.core._preempt import PreemptMode
 from core_sdk.core._preempt._disturbance import disturber
 from core_sdk.core._ranks import joined_ranks, on_all_ranks, only_rank
-from core_sdk.core._recorders import EnvironmentRecorder, FingerprintRecorder, SourceRecorder, path_of_rank
+from core_sdk.core._recorders import EnvironmentRecorder, SourceRecorder
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.core._settings import ProcessSettings
@@ -186,6 +186,8 @@ def init(
         record_policy(attempt, configured)
     recorders = _recorders(attempt) if ranks.is_chief else []
     if (path := fingerprints_path()) is not None:
+        from core_sdk.core._recorders._fingerprints import FingerprintRecorder, path_of_rank  # only checks need it
+
         fingerprints = FingerprintRecorder(path_of_rank(path, ranks.rank), attempt.start.resumed_steps, ranks.rank)
         recorders.append(fingerprints)
         if ranks.is_chief:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import time
@@ -118,10 +117,7 @@ def everything(index: Index) -> str:
 
 def _in_order(row: ReportRow | CheckpointRow) -> ReportRow | CheckpointRow:
     """Returns a report or checkpoint with its metrics by name: their order depends on when each was first read."""
-    metrics = dict(sorted(row.metrics.items()))
-    if isinstance(row, ReportRow):
-        return msgspec.structs.replace(row, metrics=metrics)
-    return dataclasses.replace(row, metrics=metrics)
+    return msgspec.structs.replace(row, metrics=dict(sorted(row.metrics.items())))
 
 
 def extremes_told(index: Index, trial_id: int) -> dict[tuple[str, str], tuple[Metric | None, Metric | None]]:

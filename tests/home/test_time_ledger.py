@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Literal
 
+import msgspec
 import pytest
 from home.journals import START, append, lines, new_trial, record, started
 from hypothesis import given, settings
@@ -247,7 +247,7 @@ def test_the_words_say_where_the_time_went_and_how_often_to_save() -> None:
 
 
 def test_an_interval_that_is_good_enough_is_not_spoken_of() -> None:
-    row = replace(ROW, num_checkpoints=12, num_saves=12, saving_ms=72_000)
+    row = msgspec.structs.replace(ROW, num_checkpoints=12, num_saves=12, saving_ms=72_000)
 
     assert ledger([row], [row]).words().endswith("saving costs 0.6 %")
 

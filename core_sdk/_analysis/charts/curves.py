@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from core_sdk._analysis.charts.horizontal_axis import Series, places, steps_within
 from core_sdk._home import View
@@ -25,8 +27,11 @@ class PlacedCurve:
 
     def placed(self, origin: float) -> list[SeriesBucket]:
         """Returns the buckets with their places after `origin` instead of their steps, without those that have none."""
-        pairs = zip(self.buckets, self.x, strict=True)
-        return [replace(one, first_steps=x - origin, last_steps=x - origin) for one, x in pairs if x is not None]
+        return [
+            msgspec.structs.replace(one, first_steps=x - origin, last_steps=x - origin)
+            for one, x in zip(self.buckets, self.x, strict=True)
+            if x is not None
+        ]
 
 
 def read_curves(

@@ -23,7 +23,7 @@ from core_sdk._analysis.resume_check._watched import WatchedTraining
 from core_sdk._analysis.resume_check._written_files import changed, files_below
 from core_sdk._ground.records import Report
 from core_sdk.core._preempt._disturbance import Disturbance, How
-from core_sdk.core._recorders import Fingerprint
+from core_sdk.core._recorders._fingerprints import Fingerprint
 
 _NUM_REPORTS = 200
 _SHARE = 1 / 4

@@ -21,7 +21,7 @@ from core_sdk._home.journal import read_records
 from core_sdk._home.storage import storage_from_url
 from core_sdk._home.storages import storage_url
 from core_sdk.core._preempt._disturbance import Disturbance
-from core_sdk.core._recorders import read_fingerprints
+from core_sdk.core._recorders._fingerprints import read_fingerprints
 from core_sdk.errors import CoreSDKError
 
 _TRIAL = 1

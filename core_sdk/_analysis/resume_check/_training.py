@@ -12,7 +12,7 @@ from core_sdk._analysis.resume_check._command import CheckedCommand
 from core_sdk._analysis.resume_check._comparing import Reports
 from core_sdk._ground.records import Report
 from core_sdk.core._preempt._disturbance import Disturbance
-from core_sdk.core._recorders import Fingerprint
+from core_sdk.core._recorders._fingerprints import Fingerprint
 
 End = Literal["ended", "stopped", "failed", "hung"]
 """The ways in which an attempt ends: by itself, by the disturbance, with an error, or killed when its time was over."""

@@ -12,8 +12,10 @@ import os
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from core_sdk._analysis.tensorboard._decoding import ScriptMedium, media_of_event
 from core_sdk._analysis.tensorboard._frames import next_message
@@ -165,7 +167,7 @@ def rows_of_attempts(
         steps = first_steps.setdefault(row.name, {})
         steps[row.attempt] = min(row.steps_completed, steps.get(row.attempt, row.steps_completed))
     return [
-        replace(row, is_superseded=True)
+        msgspec.structs.replace(row, is_superseded=True)
         if any(attempt > row.attempt and step <= row.steps_completed for attempt, step in first_steps[row.name].items())
         else row
         for row in rows

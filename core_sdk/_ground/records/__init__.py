@@ -100,7 +100,7 @@ from core_sdk._ground.records._retention import (
     SearcherMetric,
     chosen_metric,
 )
-from core_sdk._ground.records._strict_json import fields_of, plain, strict_json
+from core_sdk._ground.records._strict_json import field_names, fields_of, plain, strict_json
 from core_sdk._ground.records._trial_names import generated_name
 from core_sdk._ground.records._values import (
     MAX_DEPTH,

@@ -41,6 +41,13 @@ def plain(value: Any) -> Any:
     return value
 
 
+def field_names(kind: type) -> tuple[str, ...]:
+    """Returns the names of the fields of structs or dataclass instances of this type."""
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    return tuple(field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
+
+
 def fields_of(row: Any) -> dict[str, Any]:
-    """Returns the fields of a dataclass by name."""
-    return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    """Returns the fields of a struct or of a dataclass instance by name."""
+    return {name: getattr(row, name) for name in field_names(type(row))}

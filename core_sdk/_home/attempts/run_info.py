@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
 from core_sdk._ground.records import PLACED, ClusterInfo, TrialInfo, TrialRecord, from_json, to_json
-from core_sdk._machine.slots import Slots
+
+if TYPE_CHECKING:  # slow to import, and a training needs no more of it than the type's name
+    from core_sdk._machine.slots import Slots
 
 
 def names_trial(info: ClusterInfo | None) -> TypeGuard[ClusterInfo]:
@@ -39,17 +41,17 @@ def started_info(
 
     Without `slots`, the trial's slots are numbered from 0.
     """
-    slots = slots or Slots(tuple(range(trial.num_slots or 0)))
+    slot_ids = [*range(trial.num_slots or 0)] if slots is None else list(slots.ids)
     here = ClusterInfo(
         task_id=f"trial-{trial.trial_id}",
         allocation_id=f"trial-{trial.trial_id}.{attempt}",
-        named_slot_ids=list(slots.ids),
-        container_slot_counts=[len(slots.ids) or 1],
-        gpu_uuids=[name for name in slots.gpus if not name.isdecimal()],
+        named_slot_ids=slot_ids,
+        container_slot_counts=[len(slot_ids) or 1],
+        gpu_uuids=[name for name in (slots.gpus if slots else ()) if not name.isdecimal()],
     )
     told = with_trial(here, trial, attempt, latest_checkpoint, steps_completed)
     told.trial.config = dict(config)
-    told.asked, told.launched = slots.asked, launched
+    told.asked, told.launched = slots.asked if slots else None, launched
     return told
 
 

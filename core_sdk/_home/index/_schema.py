@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection
-from dataclasses import fields
 from typing import NamedTuple, get_args
 
 import msgspec
@@ -168,12 +167,12 @@ CREATE TABLE alert (
 CREATE INDEX alert_of_attempt ON alert (attempt_id);
 """
 
-OF_TRIAL = [field.name for field in fields(TrialRow) if field.name in TrialRecord.__struct_fields__]
+OF_TRIAL = [name for name in TrialRow.__struct_fields__ if name in TrialRecord.__struct_fields__]
 """The fields of a trial's record that are kept as they are."""
-OF_EXPERIMENT = [field.name for field in fields(ExperimentRow) if field.name in ExperimentRecord.__struct_fields__]
+OF_EXPERIMENT = [name for name in ExperimentRow.__struct_fields__ if name in ExperimentRecord.__struct_fields__]
 """The fields of an experiment's record that are kept as they are."""
 
-OF_CHECKPOINT = [field.name for field in fields(CheckpointRow) if field.name in CheckpointStored.__struct_fields__]
+OF_CHECKPOINT = [name for name in CheckpointRow.__struct_fields__ if name in CheckpointStored.__struct_fields__]
 """The fields of a checkpoint's record that its row has as they are."""
 _OF_JOURNALS = [(kind.__name__, kind.__struct_fields__) for kind in get_args(Record)]
 

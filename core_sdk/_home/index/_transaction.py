@@ -6,8 +6,10 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from core_sdk._home.rows import Reading
 
@@ -43,10 +45,10 @@ class ReadingProgress:
         self._is_shown = False
 
     def read_trials(self, num_read: int) -> None:
-        self._tell(replace(self._reading, num_read=num_read))
+        self._tell(msgspec.structs.replace(self._reading, num_read=num_read))
 
     def read_points(self, num_points: int) -> None:
-        self._tell(replace(self._reading, num_points=self._reading.num_points + num_points))
+        self._tell(msgspec.structs.replace(self._reading, num_points=self._reading.num_points + num_points))
 
     def end(self) -> None:
         """Clears the line on the terminal."""

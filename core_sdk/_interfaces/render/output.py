@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from core_sdk._ground.records import nonfinite_to_text, plain, strict_json
+from core_sdk._ground.records import field_names, nonfinite_to_text, plain, strict_json
 from core_sdk._interfaces.render.fields import take
 from core_sdk._interfaces.render.tables import Column, print_properties, print_table
 from core_sdk._interfaces.render.text import HarmlessOutput, printable
@@ -73,7 +73,7 @@ def limited(rows: list[_Row], limit: int | None, form: Form, *, are_ordered: boo
 def print_rows(
     rows: Sequence[_Row], row_type: type[_Row], columns: Sequence[Column[_Row]], form: Form, nothing: str
 ) -> None:
-    """Prints all rows, dataclass instances of `row_type`.
+    """Prints all rows, structs or dataclass instances of `row_type`.
 
     A table shows only `columns`, or the text `nothing` if there are no rows.
     """
@@ -82,7 +82,7 @@ def print_rows(
     elif form.fields:
         print_fields_as_csv(rows, form.fields)
     elif form.is_csv:
-        names = [field.name for field in dataclasses.fields(row_type)]  # type: ignore[arg-type]
+        names = field_names(row_type)
         print_csv([names, *([getattr(row, name) for name in names] for row in rows)])
     elif rows:
         print_table(columns, rows, most_bytes=form.most_bytes, is_first_kept=form.is_first_kept)

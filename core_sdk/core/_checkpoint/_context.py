@@ -20,13 +20,6 @@ from core_sdk._ground.records import ClusterInfo, Keep, from_json
 from core_sdk._home import Home, TrialFolder
 from core_sdk._home.attempts.continuation import find_recorded
 from core_sdk._home.checkpoints import RecordedCheckpoint
-from core_sdk._home.deletion import (
-    OtherTrials,
-    is_kept_for_ever,
-    release_checkpoint,
-    remove_checkpoint,
-    remove_files,
-)
 from core_sdk._home.folders import with_reserve
 from core_sdk._home.history import read_history
 from core_sdk._home.journal import Journal
@@ -50,6 +43,7 @@ from core_sdk.errors import (
 )
 
 if TYPE_CHECKING:
+    from core_sdk._home.deletion import OtherTrials
     from core_sdk.core._checkpoint._dcp import CheckpointReader, CheckpointWriter
 
 logger = logging.getLogger("core_sdk.core")
@@ -117,7 +111,7 @@ class CheckpointContext(OfOneProcess):
         self._storage_name = storage.url if folder is None else storage_name(Home(folder.home_root), storage.url)
         self._distributed = distributed
         self._journal = journal
-        self._others = None if folder is None else OtherTrials(Home(folder.home_root), folder.trial_id)
+        self._others: OtherTrials | None = None
         self._grace = grace or Grace.endless()
         self._saves = Saves(self._grace, is_chief=distributed.is_chief)
         self._writers: weakref.WeakSet[CheckpointWriter] = weakref.WeakSet()
@@ -382,6 +376,8 @@ class CheckpointContext(OfOneProcess):
         In a home that is a copy, checkpoints outside the home that were stored before it was copied belong to the
         original: they are removed from this home's lists, and their files stay.
         """
+        from core_sdk._home.deletion import remove_checkpoint, remove_files  # slow to import, and seldom used
+
         self._check_may_change("delete")
         self._saves.wait_for(check_storage_id(storage_id))
         record, is_inherited = self._journal.append_or_raise, self._is_inherited(storage_id)
@@ -400,16 +396,19 @@ class CheckpointContext(OfOneProcess):
         policy's `keep_every` keeps it. One rank calls, preferably the chief. On a node that does not see the home only
         pins and the policy are known.
         """
+        from core_sdk._home.deletion import OtherTrials, is_kept_for_ever, release_checkpoint  # slow to import
+
         self._check_may_change("release")
         self._saves.wait_for(check_storage_id(storage_id))
         if self._folder is not None and is_kept_for_ever(self._folder, storage_id):
             return False
-        if self._folder is None or self._others is None or is_home_spooled():
+        if self._folder is None or is_home_spooled():
             if self._is_pinned(storage_id):
                 return False
             self.delete(storage_id)
             return True
-        folder, others, storage = self._folder, self._others, self._storage_of(storage_id)
+        self._others = others = self._others or OtherTrials(Home(self._folder.home_root), self._folder.trial_id)
+        folder, storage = self._folder, self._storage_of(storage_id)
         try:
             self._with_reserve(lambda: release_checkpoint(folder, storage, storage_id, others))
         except CheckpointProtectedError:

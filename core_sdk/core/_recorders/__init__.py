@@ -1,6 +1,4 @@
 """Records, in threads of their own, with what code and on which machine an attempt runs."""
 
 from core_sdk.core._recorders._environment import EnvironmentRecorder
-from core_sdk.core._recorders._fingerprints._reading import path_of_rank, read_fingerprints
-from core_sdk.core._recorders._fingerprints._recorder import Fingerprint, FingerprintRecorder
 from core_sdk.core._recorders._sources import SourceRecorder

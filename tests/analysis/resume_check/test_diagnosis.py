@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from core_sdk._analysis.resume_check._diagnosis._diagnosing import diagnose, first_unsteady_parts, unsteady_parts
-from core_sdk.core._recorders import Fingerprint
+from core_sdk.core._recorders._fingerprints import Fingerprint
 from core_sdk.core._recorders._fingerprints._draws import lines_of_source
 
 

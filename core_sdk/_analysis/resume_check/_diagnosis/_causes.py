@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from core_sdk.core._recorders import Fingerprint
+from core_sdk.core._recorders._fingerprints import Fingerprint
 
 _NOT_RESTORED = "not in the checkpoint, or not loaded"
 _MAX_VARIABLES = 3

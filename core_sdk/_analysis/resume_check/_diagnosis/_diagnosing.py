@@ -11,7 +11,7 @@ from core_sdk._analysis.resume_check._diagnosis._pairing import (
     pairs_in_order,
     wrong_counter,
 )
-from core_sdk.core._recorders import Fingerprint
+from core_sdk.core._recorders._fingerprints import Fingerprint
 
 _MAX_UNSTEADY = 5
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from core_sdk._analysis.resume_check._diagnosis._diagnosing import diagnose
 from core_sdk._analysis.resume_check._report import MomentResult
 from core_sdk._analysis.resume_check._training import AttemptFacts
-from core_sdk.core._recorders import Fingerprint
+from core_sdk.core._recorders._fingerprints import Fingerprint
 
 
 def explained(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from core_sdk.core._recorders import Fingerprint
+from core_sdk.core._recorders._fingerprints import Fingerprint
 
 Pairs: TypeAlias = "list[tuple[Fingerprint, Fingerprint]]"
 """The expected and the found fingerprint of each event that both trainings have."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import click
 
 from core_sdk._execution.steering import checkpoints
-from core_sdk._ground.records import format_number, strict_json
+from core_sdk._ground.records import fields_of, format_number, strict_json
 from core_sdk._home import Home
 from core_sdk._home.finding.best import checkpoints_best_first
 from core_sdk._home.rows import CheckpointRow
@@ -142,7 +141,7 @@ def describe(
         f"{one.name}: {one.dtype} {list(one.shape)}{layout}, in {one.file}"
         for one, layout in zip(found, layouts, strict=True)
     ]
-    print_one({**dataclasses.asdict(row), "tensors": found}, {**_properties(row), "Tensors": listed}, form)
+    print_one({**fields_of(row), "tensors": found}, {**_properties(row), "Tensors": listed}, form)
 
 
 @app.command()

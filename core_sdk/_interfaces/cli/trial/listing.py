@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -111,7 +110,7 @@ def json_object(one: Facts, names: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _print_csv(found: Sequence[Facts], names: Sequence[str]) -> None:
-    fields = [field.name for field in dataclasses.fields(TrialRow)]
+    fields = TrialRow.__struct_fields__
     shown_fields = [
         f"trial.{field}" if field not in SHORT_NAMES or problem_with(field, found) else field for field in fields
     ]

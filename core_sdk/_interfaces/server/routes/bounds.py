@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from core_sdk._home.finding.facts import first_values
 from core_sdk._home.rows import ExperimentRow, TrialRow
