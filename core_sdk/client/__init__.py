@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from core_sdk._home.finding.time_ledger import TimeLedger
 from core_sdk.client._comparison import ComparedGroup, Comparison
 from core_sdk.client._functions import (
     compare,
@@ -86,6 +87,7 @@ __all__ = [
     "ModelVersion",
     "OrderBy",
     "ReportedMedia",
+    "TimeLedger",
     "Tracker",
     "Trial",
     "TrialMetrics",

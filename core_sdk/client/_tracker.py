@@ -15,6 +15,7 @@ from core_sdk._execution.steering.checks import checked_labels
 from core_sdk._ground.environment import Environment
 from core_sdk._ground.records import ModelRecord
 from core_sdk._home import Home, View, open_view
+from core_sdk._home.finding.time_ledger import TimeLedger, read_ledger
 from core_sdk._home.registry import Registry
 from core_sdk._home.rows import ExperimentRow
 from core_sdk.client._comparison import Comparison
@@ -124,6 +125,11 @@ class Tracker:
         """Lists all trials of the home by id. `Experiment.list_trials` lists one experiment's in any order."""
         with self.index() as index:
             return [Trial(self.home, row) for row in index.trials()]
+
+    def time_ledger(self) -> TimeLedger:
+        """Returns where the time of all trials went, added up over all of them."""
+        with self.index() as view:
+            return read_ledger(view)
 
     def list_checkpoints(self) -> list[Checkpoint]:
         """Lists all checkpoints of the home that were not deleted, the newest trial's first."""

@@ -286,3 +286,12 @@ def test_going_to_a_trial_asks_for_nothing_twice(site: Site, open_view: OpenView
     asked = [answer["url"].partition("?")[0] for answer in answers if not answer.get("fromDiskCache")]
     trials = [f"{site.origin}/api/v1/trials/{trial_id}" for trial_id in (25, 24)]
     assert [url for url in asked if not url.endswith("/metrics")] == trials
+
+
+def test_the_overview_shows_where_the_time_went(site: Site, open_view: OpenView) -> None:
+    """A bar has the phases, beside their durations; an experiment's has those of all its trials."""
+    page = open_view(site, "trials/25/overview")
+    card = page.locator("section.card", has_text="Where the time went")
+
+    expect(card.get_by_role("img")).to_have_attribute("aria-label", re.compile("% training"))
+    expect(card.locator("dt", has_text="training")).to_have_count(1)

@@ -11,6 +11,7 @@ import { pivotCsv, pivotLatex, pivotOf } from "../../core_sdk/_interfaces/server
 import { grouped } from "../../core_sdk/_interfaces/server/page/views/runs/grouping.js";
 import { inOrder } from "../../core_sdk/_interfaces/server/page/views/runs/order.js";
 import { runsOf } from "../../core_sdk/_interfaces/server/page/views/runs/trials.js";
+import { segmentsOf } from "../../core_sdk/_interfaces/server/page/views/time.js";
 import { figuresOf, withGaps } from "../../core_sdk/_interfaces/server/page/views/trial/figures.js";
 
 /** @import { ColumnAnswer, Curve } from "api" */
@@ -250,4 +251,23 @@ test("a restart is marked where its step is drawn, if it is drawn", () => {
 
   assert.deepEqual(restartMarks([2, 9], [drawn]), [{ x: 10, label: "restart" }]);
   assert.deepEqual(restartMarks([2, 9], []), []);
+});
+
+test("the bar of the time has the phases that took some, without the time that was stopped", () => {
+  const phases = [
+    { name: "training", ms: 750, share: 0.75 },
+    { name: "lost", ms: 0, share: 0 },
+    { name: "saving", ms: 250, share: 0.25 },
+    { name: "stopped", ms: 9000, share: null },
+  ];
+
+  assert.deepEqual(
+    segmentsOf(phases).map(({ name, percent }) => [name, percent]),
+    [
+      ["training", 75],
+      ["saving", 25],
+      ["stopped", 0],
+    ],
+  );
+  assert.equal(new Set(segmentsOf(phases).map(({ colour }) => colour)).size, 3);
 });

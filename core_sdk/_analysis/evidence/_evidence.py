@@ -16,6 +16,7 @@ from core_sdk._ground.records import format_number
 from core_sdk._home import Home, View
 from core_sdk._home.finding.best import deciding_metric_of_trial
 from core_sdk._home.finding.facts import flat_hparams, metric_named
+from core_sdk._home.finding.time_ledger import TimeLedger, read_ledger
 from core_sdk._home.logs.stream import LogReader
 from core_sdk._home.rows import TrialRow
 from core_sdk.errors import NotRecordedError, TrialNotFoundError
@@ -47,6 +48,8 @@ class Evidence:
     """The curve of the metric that decides, or else of any; None if it was not reported."""
     seconds: dict[str, float]
     """The seconds from the start to the first report, from there to the last one, and from there to the end."""
+    time: TimeLedger
+    """The time by phases, and how often to save."""
     log: list[str]
     """The last lines of its output, if it has not ended well."""
 
@@ -60,11 +63,11 @@ class Evidence:
             bounded(
                 500, [f"{name}: {_value(old)} -> {_value(new)}" for name, (old, new) in self.changed_hparams.items()]
             ),
-            bounded(300, self._code()),
+            bounded(260, self._code()),
             self._changed_code(600),
             bounded(700, self._curve()),
-            bounded(150, [", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())]),
-            bounded(640, self.log, is_end_kept=True),
+            bounded(240, [f"time: {self.time.words()}"] if self.time.time.wall else []),
+            bounded(590, self.log, is_end_kept=True),
             bounded(160, [f"notes: {row.notes}"] if row.notes else []),
         ]
         return "\n".join(part for part in parts if part)
@@ -126,6 +129,7 @@ def read_evidence(
         metrics=reported,
         curve=read_curve(view, row, parent, deciding),
         seconds=_seconds(view, row),
+        time=read_ledger(view, trial_id=trial_id),
         log=[] if row.state in ("COMPLETED", "ACTIVE") else _log_tail(home, trial_id),
     )
 

@@ -102,23 +102,26 @@ def _of_attempt(attempt: AttemptSpan) -> dict[str, int]:
     kept = attempt.kept
     if kept is None:
         return {"starting": clock.starting, "lost": clock.work}
-    lost = min(max(0, clock.now - kept.at), clock.work)
-    for phase, before in (("loading", kept.loading), ("validating", kept.validating), ("saving", kept.saving)):
-        _move(counted, phase, min(max(0, counted[phase] - before), lost - counted["lost"]))
-    for phase in ("training", "loading", "validating", "saving"):
-        _move(counted, phase, min(counted[phase], lost - counted["lost"]))
+    left = min(max(0, clock.now - kept.at), clock.work)
+    since = {
+        "loading": clock.loading - kept.loading,
+        "validating": clock.validating - kept.validating,
+        "saving": clock.saving - kept.saving,
+    }
+    for phase, most in (*since.items(), *((phase, left) for phase in ("training", *since))):
+        moved = min(max(0, most), counted[phase], left)
+        counted[phase] -= moved
+        counted["lost"] += moved
+        left -= moved
     return counted
-
-
-def _move(counted: dict[str, int], phase: str, duration: int) -> None:
-    counted[phase] -= duration
-    counted["lost"] += duration
 
 
 def _shortened(counted: dict[str, int], overlap: int) -> dict[str, int]:
     """Takes off the time by which an attempt began before the one before it had ended, as clocks tell it."""
+    if overlap <= 0:
+        return counted
     for phase in counted:
-        taken = min(counted[phase], max(0, overlap))
+        taken = min(counted[phase], overlap)
         counted[phase] -= taken
         overlap -= taken
     return counted

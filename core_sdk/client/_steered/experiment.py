@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from core_sdk._execution.steering import experiments
 from core_sdk._execution.steering.checks import checked_text
 from core_sdk._home import open_view
+from core_sdk._home.finding.time_ledger import TimeLedger, read_ledger
 from core_sdk._home.rows import ExperimentRow
 from core_sdk.client._experiment_config import experiment_config
 from core_sdk.client._metrics import to_datetime
@@ -69,6 +70,11 @@ class SteeredExperiment(Shown[ExperimentRow]):
         with open_view(self._home) as view:
             told = [row.progress for row in view.trials(self.id) if row.progress is not None]
         return sum(told) / len(told) if told else None
+
+    def time_ledger(self) -> TimeLedger:
+        """Returns where the time of its trials went, added up over all of them."""
+        with open_view(self._home) as view:
+            return read_ledger(view, experiment_id=self.id)
 
     @property
     def notes(self) -> str:

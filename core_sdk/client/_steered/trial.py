@@ -10,6 +10,7 @@ from core_sdk._execution.steering.checks import checked_text
 from core_sdk._ground.masking import MASK, masked_values
 from core_sdk._ground.records import Metric, from_json
 from core_sdk._home import Home, open_view
+from core_sdk._home.finding.time_ledger import TimeLedger, read_ledger
 from core_sdk._home.rows import Ranks, TrialRow
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
 from core_sdk.client._media import ReportedMedia
@@ -93,6 +94,11 @@ class SteeredTrial(Shown[TrialRow]):
         """The present count, last, min, max and mean of each metric in each group. Min, max and mean ignore NaN."""
         with open_view(self._home) as view:
             return view.summary(self.trial_id)
+
+    def time_ledger(self) -> TimeLedger:
+        """Returns where the time of the trial went, up to now, and how often to save: `docs/time.md` has the phases."""
+        with open_view(self._home) as view:
+            return read_ledger(view, trial_id=self.trial_id)
 
     def iter_metrics(
         self, group: str | None = None, *, rank: Ranks = None, superseded: bool = False

@@ -15,6 +15,7 @@ from core_sdk._interfaces.server.routes import (
     metrics,
     models,
     runs,
+    times,
     trials,
 )
 from core_sdk._interfaces.server.routes.comparing import comparison, groups
@@ -22,10 +23,12 @@ from core_sdk._interfaces.server.routes.page import markdown, preferences
 
 ROUTES = (
     Route("/home", home.home),
+    Route("/home/time", times.home_time),
     Route("/columns", runs.columns),
     Route("/runs", runs.runs),
     Route("/trials/{trial_id}", trials.trial),
     Route("/trials/{trial_id}/attempts", trials.attempts),
+    Route("/trials/{trial_id}/time", times.trial_time),
     Route("/trials/{trial_id}/metrics", metrics.metrics),
     Route("/trials/{trial_id}/system", metrics.system),
     Route("/metrics", metrics.metric_names_of),
@@ -40,6 +43,7 @@ ROUTES = (
     Route("/groups", groups.groups),
     Route("/experiments", experiments.experiments),
     Route("/experiments/{experiment_id}", experiments.experiment),
+    Route("/experiments/{experiment_id}/time", times.experiment_time),
     Route("/experiments/{experiment_id}/search", experiments.search),
     Route("/experiments/{experiment_id}/curves", experiments.curves),
     Route("/experiments/{experiment_id}/importance", experiments.importance),

@@ -12,6 +12,7 @@ import { useAnswer } from "../../state/answers.js";
 import { linkTo } from "../../state/place.js";
 import { Card } from "../facts.js";
 import { Notes } from "../notes.js";
+import { Time } from "../time.js";
 /** @import { CurvesAnswer, ExperimentAnswer } from "api" */
 /** @import { Change } from "../../state/events.js" */
 
@@ -42,6 +43,7 @@ export function ExperimentOverview({ found, follows, onDone }) {
             ["Archived", experiment.is_archived ? "yes" : ""],
           ]}
         />
+        <${Time} address=${address(["experiments", experiment.experiment_id, "time"])} follows=${follows} about=${`time of ${experiment.experiment_id}`} />
       </div>
       <${Notes} notes=${notes} save=${(/** @type {string} */ text, /** @type {string} */ before) => act(["experiments", experiment.experiment_id, "actions", "change"], { notes: text, notes_before: before })} onSaved=${onDone} />
     </div>

@@ -3,11 +3,13 @@
 import { html } from "../../preact.js";
 import { StateBadge } from "../../parts/state-badge.js";
 import { formatNumber, formatSize, formatTime } from "../../parts/text.js";
-import { act } from "../../state/api.js";
+import { act, address } from "../../state/api.js";
 import { linkTo } from "../../state/place.js";
 import { Card, flattened } from "../facts.js";
 import { Notes } from "../notes.js";
+import { Time } from "../time.js";
 /** @import { AlertRow, RankRow, TrialAnswer, WriterRow } from "api" */
+/** @import { Change } from "../../state/events.js" */
 
 /** @param {{found: TrialAnswer, onDone: () => void}} props */
 export function Overview({ found, onDone }) {
@@ -38,6 +40,7 @@ export function Overview({ found, onDone }) {
           ["Seed", trial.seed],
         ]}
       />
+      <${Time} address=${address(["trials", trial.trial_id, "time"])} follows=${(/** @type {Change} */ { trials }) => trials.includes(trial.trial_id)} about=${`time ${trial.trial_id}`} />
       ${
         environment &&
         html`
