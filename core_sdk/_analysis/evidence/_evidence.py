@@ -12,11 +12,13 @@ from typing import Any
 from core_sdk._analysis.evidence._bounds import bounded
 from core_sdk._analysis.evidence._code import code_changes
 from core_sdk._analysis.evidence._curve import DecidingCurve, read_curve
-from core_sdk._ground.records import format_number
+from core_sdk._analysis.studies import judgement_lines
+from core_sdk._ground.records import SearcherMetric, format_number
 from core_sdk._home import Home, View
 from core_sdk._home.finding.best import deciding_metric_of_trial
 from core_sdk._home.finding.facts import flat_hparams, metric_named
 from core_sdk._home.finding.time_ledger import TimeLedger, read_ledger
+from core_sdk._home.finding.tries import read_tries
 from core_sdk._home.logs.stream import LogReader
 from core_sdk._home.rows import TrialRow
 from core_sdk.errors import NotRecordedError, TrialNotFoundError
@@ -52,6 +54,8 @@ class Evidence:
     """The time by phases, and how often to save."""
     log: list[str]
     """The last lines of its output, if it has not ended well."""
+    judgement: list[str]
+    """The value of its try beside the parent's, judged against noise, and alarms; empty for a trial of no try."""
 
     def text(self) -> str:
         """Returns the evidence as text for people and models: at most `MOST_BYTES` bytes."""
@@ -59,16 +63,17 @@ class Evidence:
         judged = f"{row.verdict}: {row.verdict_reason}" if row.verdict_reason else row.verdict
         parts = [
             bounded(300, [f"trial {row.trial_id} ({row.name}), {row.state}{f': {row.reason}' if row.reason else ''}"]),
-            bounded(700, _given(parent=row.parent, hypothesis=row.hypothesis, verdict=judged)),
+            bounded(470, self.judgement),
+            bounded(550, _given(parent=row.parent, hypothesis=row.hypothesis, verdict=judged)),
             bounded(
-                500, [f"{name}: {_value(old)} -> {_value(new)}" for name, (old, new) in self.changed_hparams.items()]
+                400, [f"{name}: {_value(old)} -> {_value(new)}" for name, (old, new) in self.changed_hparams.items()]
             ),
-            bounded(260, self._code()),
+            bounded(240, self._code()),
             self._changed_code(600),
-            bounded(700, self._curve()),
+            bounded(660, self._curve()),
             bounded(240, [f"time: {self.time.words()}"] if self.time.time.wall else []),
-            bounded(590, self.log, is_end_kept=True),
-            bounded(160, [f"notes: {row.notes}"] if row.notes else []),
+            bounded(480, self.log, is_end_kept=True),
+            bounded(110, [f"notes: {row.notes}"] if row.notes else []),
         ]
         return "\n".join(part for part in parts if part)
 
@@ -131,7 +136,16 @@ def read_evidence(
         seconds=_seconds(view, row),
         time=read_ledger(view, trial_id=trial_id),
         log=[] if row.state in ("COMPLETED", "ACTIVE") else _log_tail(home, trial_id),
+        judgement=[] if row.try_id is None else _judgement(home, view, row),
     )
+
+
+def _judgement(home: Home, view: View, row: TrialRow) -> list[str]:
+    study = home.experiment(row.experiment_id).read().study
+    if study is None:
+        return []
+    tries = read_tries(view, row.experiment_id, SearcherMetric.named(study.best_by))
+    return judgement_lines(home, view, tries, tries.of_trial(row.trial_id))
 
 
 def _differing(parent: TrialRow, row: TrialRow) -> dict[str, tuple[Any, Any]]:

@@ -44,18 +44,12 @@ def _about_values(tries: Tries, one: Try) -> Iterator[str]:
 
 def _twin(tries: Tries, one: Try) -> Try | None:
     """Returns an earlier try whose trials with the same seeds have exactly the same values."""
-    own = _by_seed(tries, one)
+    own = one.by_seed
     for each in tries.by_id.values():
-        other = _by_seed(tries, each) if each.try_id < one.try_id else {}
-        common = own.keys() & other.keys()
-        if common and all(own[seed] == other[seed] for seed in common):
+        common = own.keys() & each.by_seed.keys() if each.try_id < one.try_id else ()
+        if common and all(own[seed] == each.by_seed[seed] for seed in common):
             return each
     return None
-
-
-def _by_seed(tries: Tries, one: Try) -> dict[int, float]:
-    found = {each.row.seed: value_of(each, tries.metric) for each in one.trials if has_value_of_end(each)}
-    return {seed: value for seed, value in found.items() if value is not None and math.isfinite(value)}
 
 
 def study_alarms(tries: Tries) -> list[str]:

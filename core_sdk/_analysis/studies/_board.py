@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from core_sdk._analysis.studies._alarms import alarms, study_alarms
 from core_sdk._ground.records import SearcherMetric, format_number
 from core_sdk._home import Home, View
-from core_sdk._home.finding.noise import Mark
+from core_sdk._home.finding.noise import CONFIDENCE, Mark
 from core_sdk._home.finding.tries import Tries, Try, TryState, read_tries, value_of
 
 MOST_BYTES = 2048
 _MOST_HYPOTHESIS_BYTES = 60
 _MOST_SHOWN = 40
+_FEWEST_LUCKY = 0.5
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ class Board:
     alarms: Sequence[str]
     tries: Sequence[BoardLine]
 
+    @property
+    def num_lucky(self) -> float:
+        """How many tries would be better beyond noise if no change did anything."""
+        return sum(one.mark in ("beyond noise", "within noise") for one in self.tries) * (1 - CONFIDENCE) / 2
+
     def text(self, most_bytes: int = MOST_BYTES) -> str:
         """Returns the board for people and models, in at most so many bytes.
 
@@ -99,6 +105,10 @@ class Board:
         ]
         if self.best is not None:
             head.append(f"best: {' > '.join(map(str, _shortened(self.best_line)))}")
+        if self.num_lucky >= _FEWEST_LUCKY:
+            head.append(
+                f"by luck alone, about {self.num_lucky:.0f} tries look better beyond noise: repeat what matters"
+            )
         return [*head, *(f"alarm: {each}" for each in self.alarms)]
 
     def _by_weight(self) -> Iterable[int]:

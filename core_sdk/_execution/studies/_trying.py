@@ -143,6 +143,15 @@ def _begin(
                 code = msgspec.structs.replace(code, commit=made)
             _keep_sources(folder, snapshot, copy)
             code = msgspec.structs.replace(code, linked=snapshot.link_others(copy, home.root))
+            write_waiting(
+                home,
+                TrialInLine(
+                    trial_id=folder.trial_id,
+                    author=request.author,
+                    num_slots=study.num_slots,
+                    is_stopped_if_behind=request.is_stopped_if_behind,
+                ),
+            )
             queue_trial(
                 folder,
                 experiment_id,
@@ -156,16 +165,6 @@ def _begin(
         for folder in folders:
             folder.clear()
         raise
-    for folder in folders:
-        write_waiting(
-            home,
-            TrialInLine(
-                trial_id=folder.trial_id,
-                author=request.author,
-                num_slots=study.num_slots,
-                is_stopped_if_behind=request.is_stopped_if_behind,
-            ),
-        )
     ensure_served(home)
     return TryBegun(try_id, [each.trial_id for each in folders], described.parent, code.commit, repeated is not None)
 

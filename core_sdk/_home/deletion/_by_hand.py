@@ -182,7 +182,7 @@ def delete_trial(folder: TrialFolder, *, is_forced: bool = False) -> None:
 
 
 def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False) -> None:
-    """Deletes the experiment with all its trials, and its code unless another experiment has the same code.
+    """Deletes the experiment with all its trials, and their code unless others have the same code.
 
     Raises `ExperimentError` for an experiment that has not ended, and the errors of `delete_trial`. Deletes
     nothing if a trial runs or a checkpoint is protected.
@@ -197,13 +197,14 @@ def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False
         with claimed_next_attempt(folder, "delete"):
             pass  # nothing is deleted unless all of it can be
     _check_all_unprotected(trials, is_forced, experiment_id)
+    codes_of_tries = {_code_of_try(folder) for folder in trials}
     for folder in trials:
         with claimed_next_attempt(folder, "delete"):
             _delete_claimed(folder, is_forced)
-    code = _code_of(experiment)
+    codes = {_code_of(experiment), *codes_of_tries}
     experiment.delete()
-    if code is not None:
-        _remove_unused_code(home, code)
+    for code in codes - {None}:
+        _remove_unused_code(home, str(code))
 
 
 def _remove_unused_code(home: Home, code: str) -> None:
@@ -220,7 +221,17 @@ def _remove_unused_code(home: Home, code: str) -> None:
 
 
 def _is_used(home: Home, code: str) -> bool:
-    return any(_code_of(home.experiment(experiment_id)) == code for experiment_id in home.experiment_ids())
+    if any(_code_of(home.experiment(experiment_id)) == code for experiment_id in home.experiment_ids()):
+        return True
+    return any(_code_of_try(home.folder(trial_id)) == code for trial_id in home.trial_ids())
+
+
+def _code_of_try(folder: TrialFolder) -> str | None:
+    try:
+        code = folder.read_record().code
+    except (TrialNotFoundError, RecordDamagedError):
+        return None
+    return None if code is None else code.sha256
 
 
 def _code_of(experiment: ExperimentFolder) -> str | None:

@@ -57,9 +57,13 @@ class Try:
     @cached_property
     def sample(self) -> Sample | None:
         """The best values of the trials that have ended well; None if there is none."""
-        found = (value_of(one, self.metric) for one in self.trials if has_value_of_end(one))
-        finite = tuple(value for value in found if value is not None and math.isfinite(value))
-        return Sample(finite) if finite else None
+        return Sample(tuple(self.by_seed.values())) if self.by_seed else None
+
+    @cached_property
+    def by_seed(self) -> Mapping[int, float]:
+        """The finite best value of each trial that has ended well, by its seed."""
+        found = {one.row.seed: value_of(one, self.metric) for one in self.trials if has_value_of_end(one)}
+        return {seed: value for seed, value in found.items() if value is not None and math.isfinite(value)}
 
     @property
     def reason(self) -> str:

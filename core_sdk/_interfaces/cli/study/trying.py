@@ -151,15 +151,11 @@ def _read(home: Home, experiment_id: int, study: StudyRecord) -> Tries:
 
 def _show(home: Home, tries: Tries, try_id: int) -> None:
     from core_sdk._analysis.evidence import read_evidence
-    from core_sdk._analysis.studies import judgement_lines
     from core_sdk._home import open_view
 
-    one = tries.by_id[try_id]
     with open_view(home) as view:
-        told = judgement_lines(home, view, tries, one)
-        shown = _most_telling(one.trials)
-        evidence = read_evidence(home, view, shown)
-    click.echo("\n".join(printable(line) for text in (*told, evidence.text()) for line in text.split("\n")))
+        evidence = read_evidence(home, view, _most_telling(tries.by_id[try_id].trials))
+    click.echo("\n".join(map(printable, evidence.text().split("\n"))))
 
 
 def _most_telling(trials: Sequence[Facts]) -> int:
