@@ -10,6 +10,8 @@ from pathlib import Path
 
 from core_sdk._analysis.evidence._bounds import MOST_BYTES, bounded
 from core_sdk._analysis.evidence._evidence import read_evidence
+from core_sdk._analysis.evidence._mcp_sdk import MCPServer, ToolAnnotations, ToolError
+from core_sdk._analysis.evidence._study_tools import add_study_tools
 from core_sdk._analysis.evidence._tree import tree_lines
 from core_sdk._execution.steering import trials
 from core_sdk._ground.records import strict_json
@@ -18,23 +20,18 @@ from core_sdk._home import Home, open_view
 from core_sdk._home.finding.facts import field_of, problem_with, read_facts
 from core_sdk._home.finding.order import in_order
 from core_sdk._home.finding.tree import trial_tree
+from core_sdk._home.finding.tries import study_here
 from core_sdk._home.finding.where import parse_condition
-from core_sdk.errors import CoreSDKError, MissingDependencyError
-
-try:
-    from mcp.server import MCPServer
-    from mcp.server.mcpserver.exceptions import ToolError
-    from mcp.types import ToolAnnotations
-except ImportError as error:
-    raise MissingDependencyError("the MCP SDK", "mcp", "`core-sdk mcp`") from error
+from core_sdk.errors import CoreSDKError
 
 _READS = ToolAnnotations(read_only_hint=True)
-_INSTRUCTIONS = "Trainings recorded by Core SDK in the home {}. Every answer has at most 4 KB."
+_INSTRUCTIONS = "Trainings recorded by Core SDK in the home {}. Every answer has at most 4 KB. {}"
+_NO_STUDY = "No study was begun in the directory of this server: `core-sdk study begin` begins one."
 
 
 def make_server(home: Home, *, can_write: bool) -> MCPServer:
     """Returns a server of the home's trials. Without `can_write` it has only tools that read."""
-    told = _INSTRUCTIONS.format(home.root)
+    told = _INSTRUCTIONS.format(home.root, _study_here(home))
     server = MCPServer("core-sdk", version=__version__, instructions=told, log_level="CRITICAL")
 
     def list_trials(where: str = "", sort: str = "-id", names: Sequence[str] = ()) -> str:
@@ -80,9 +77,20 @@ def make_server(home: Home, *, can_write: bool) -> MCPServer:
 
     for reads in (list_trials, trial_evidence, tree_of_trials):
         server.add_tool(reads, annotations=_READS, structured_output=False)  # else each text is sent twice
+    add_study_tools(server, can_write=can_write)
     if can_write:
         _add_writing(server, home)
     return server
+
+
+def _study_here(home: Home) -> str:
+    """Returns the words for the study of this directory."""
+    experiment_id = study_here(home, str(Path.cwd().resolve()))
+    if experiment_id is None:
+        return _NO_STUDY
+    record = home.experiment(experiment_id).read()
+    decides = "" if record.study is None else f", which {record.study.best_by} decides"
+    return f"The study of this directory is {record.name!r}{decides}: try_code, wait, board and verdict are for it."
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,3 +118,38 @@ def test_a_client_runs_and_judges_a_variation(home: Home, tmp_path: Path) -> Non
 
     with open_view(home) as view:
         assert (view.trial(1).verdict, view.trial(1).verdict_reason) == ("keep", "it did")
+
+
+@needs("mcp")
+def test_a_client_tries_and_judges(home: Home, tmp_path: Path) -> None:
+    """A study is begun by a command, and then led by tools: each answers once, in 4 KB, and errors have words."""
+    (tmp_path / "train.py").write_text(
+        "from core_sdk import core\nwith core.init() as context:\n"
+        "    seed = context.info.trial.trial_seed\n"
+        "    context.train.report_validation_metrics(1, {'accuracy': 0.5 + seed / 100})\n"
+    )
+    begin = ["study", "begin", "digits", "--metric", "accuracy", "--larger-is-better", "--seeds", "2"]
+    begun = subprocess.run(
+        [sys.executable, "-m", "core_sdk._interfaces.cli", *begin],
+        cwd=tmp_path,
+        env=os.environ | {"CORE_SDK_HOME": str(home.root)},
+        capture_output=True,
+    )
+    assert begun.returncode == 0
+
+    async def visit() -> None:
+        async with client_of(home, "--write") as client:
+            tried = {"hypothesis": "as it is", "directory": str(tmp_path), "command": [sys.executable, "train.py"]}
+            has_failed, text = await call(client, "try_code", **tried)
+            assert not has_failed
+            assert "try 1: accuracy 0.5050 ± 0.0071 (n = 2 of 2)" in text
+            has_failed, text = await call(client, "try_code", **tried)
+            assert has_failed
+            assert "tried as 1: ended, 0.5050 ± 0.0071 (n = 2)" in text
+            assert await call(client, "verdict", try_id=1, decision="keep", why="first") == (False, "try 1: keep")
+            assert "1*  n=2  0.5050 ± 0.0071  keep  as it is" in (await call(client, "board", study="digits"))[1]
+            assert "sha256" in (await call(client, "code", try_id=1))[1]
+            assert "there is no study 'letters'" in (await call(client, "board", study="letters"))[1]
+            assert "there is no trial 99" in (await call(client, "stop", trial_id=99))[1]
+
+    asyncio.run(visit())

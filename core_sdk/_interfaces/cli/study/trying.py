@@ -31,6 +31,9 @@ Timeout = Annotated[
 ]
 
 
+_MOST_REASON_CHARS = 80
+
+
 def try_code(
     hypothesis: Annotated[str, Argument(help="What the change is expected to show.", show_default=False)],
     command: Annotated[
@@ -127,12 +130,20 @@ def wait(
         [tries.of_trial(each) for each in ids] if ids else [one for one in tries.by_id.values() if not one.has_ended]
     )
     trials = {one.try_id: [each.row.trial_id for each in one.trials] for one in wanted}
+    if not wanted:
+        say("no try of the study runs, or waits for slots")
     seen: list[TryState] = []
     for try_id in await_tries(home, trials, math.inf if timeout is None else timeout, is_any_enough=any_is_enough):
         tries = _read(home, experiment_id, record)
         one = tries.by_id[try_id]
         line = board_line(tries, one)
-        told = [f"{try_id} {one.state}", f"n={line.num_values}", value_text(line), difference_text(line), line.reason]
+        told = [
+            f"{try_id} {one.state}",
+            f"n={line.num_values}",
+            value_text(line),
+            difference_text(line),
+            line.reason[:_MOST_REASON_CHARS],
+        ]
         click.echo(printable("  ".join(each for each in told if each)))
         seen.append(one.state)
     is_over = len(seen) < len(wanted) and not (any_is_enough and seen)
