@@ -10,6 +10,8 @@ from core_sdk._ground.records import CommandRecord, EnvironmentRecord, fields_of
 from core_sdk._home import Home, TrialFolder, open_view
 from core_sdk._home.attempts.ending import read_end
 from core_sdk._home.finding.facts import first_values
+from core_sdk._home.finding.storage_forecast import StorageForecast, read_storage_forecast
+from core_sdk._home.finding.time_ledger import brief_duration
 from core_sdk._home.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.rows import properties_of
@@ -29,6 +31,7 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
             [alert for alert in view.alerts(trial_id) if not alert.is_superseded][-_NUM_ALERTS:],
             view.media(trial_id, rank="all", superseded=True),
         )
+        forecast = read_storage_forecast(view, trial_id)
     try:
         command = home.trial(trial_id).read_command()
     except RecordDamagedError as error:
@@ -44,10 +47,26 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
         "command": masked_arguments(command.argv) if command else None,
         "working_directory": command.cwd if command else None,
         "error": failure,
+        "storage_forecast": None if forecast is None else forecast.as_values(),
     }
     media_size = {"Media": f"{len(sizes)} files, {format_size(sum(sizes.values()))}" if sizes else ""}
     told = {"Alerts": [_alert(alert) for alert in alerts], "Error": (failure or "").splitlines()[-_NUM_LINES:]}
-    return value, _properties(row, command) | told | media_size | _figures(summary)
+    storage = {"Storage": _storage(forecast) if forecast else ""}
+    return value, _properties(row, command) | told | media_size | storage | _figures(summary)
+
+
+def _storage(forecast: StorageForecast) -> str:
+    """Says whether the checkpoints that the training will store fit, and what to do if they do not."""
+    each = f"{format_size(forecast.size_bytes)} every {brief_duration(forecast.interval_s)}"
+    others = f", beside {forecast.num_others} other trials" if forecast.num_others else ""
+    needs = f"{each}{others}, {format_size(forecast.free_bytes)} free"
+    if forecast.full is None:
+        return needs if forecast.ends is None else f"has room until the training ends ({needs})"
+    if forecast.ends is None:
+        return f"full at {format_time(forecast.full)}, if it still trains then ({needs})"
+    rather = forecast.fitting_interval_s
+    advice = f": save every {brief_duration(rather)}, or make room" if rather else ": make room"
+    return f"full at {format_time(forecast.full)}, before it ends at {format_time(forecast.ends)} ({needs}){advice}"
 
 
 def _error_of(folder: TrialFolder) -> str | None:
