@@ -10,8 +10,7 @@ from core_sdk._home.finding.noise import Sample
 
 def test_a_try_has_the_values_of_its_trials_that_have_ended_well() -> None:
     """A failed trial has no value; one whose time was over has."""
-    late = trials_of_try(3, [0.7], state="PAUSED", reason="its time limit of 90 s was over")
-    late[0].row.__dict__["try_id"] = 1
+    late = trials_of_try(3, [0.7], try_id=1, seed=2, state="PAUSED", reason="its time limit of 90 s was over")
 
     tries = study(trials_of_try(1, [0.8, None]), late)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,19 +14,19 @@ from core_sdk._home.rows import Figures, TrialRow
 ACCURACY = SearcherMetric(name="accuracy", smaller_is_better=False)
 
 
-def trials_of_try(try_id: int, values: Sequence[float | None], **fields: Any) -> list[Facts]:
+def trials_of_try(first_id: int, values: Sequence[float | None], **fields: Any) -> list[Facts]:
     """Returns the trials of a try, one for each value: completed, or failed where that is None."""
     found = []
     for index, value in enumerate(values):
-        row = TrialRow(
-            trial_id=try_id + index, experiment_id=1, experiment_name="digits", labels=(), reason="", ranks=(),
-            state="ERROR" if value is None else "COMPLETED", created=0.0, ended=1.0, num_attempts=1, steps_completed=1,
-            seed=index, hparams={}, latest_checkpoint=None, continued_from=None, num_dropped=0, num_bad_lines=0,
-            environment=None, try_id=try_id, author="ann", code=CodeRecord(sha256=f"{try_id:064x}"),
-        )  # fmt: skip
-        row = dataclasses.replace(row, **fields)
+        given: dict[str, Any] = {
+            "trial_id": first_id + index, "experiment_id": 1, "experiment_name": "digits", "labels": (), "reason": "",
+            "state": "ERROR" if value is None else "COMPLETED", "created": 0.0, "ended": 1.0, "num_attempts": 1,
+            "steps_completed": 1, "seed": index, "hparams": {}, "latest_checkpoint": None, "continued_from": None,
+            "num_dropped": 0, "num_bad_lines": 0, "environment": None, "ranks": (), "try_id": first_id, "author": "ann",
+            "code": CodeRecord(sha256=f"{first_id:064x}"),
+        }  # fmt: skip
         figures = {} if value is None else {"validation": {"accuracy": Figures(value, *_extremes(value))}}
-        found.append(facts(row, figures))
+        found.append(facts(TrialRow(**given | fields), figures))
     return found
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 
+from core_sdk._ground.records import CodeRecord
 from core_sdk._home import Home, View
 from core_sdk._home.finding.facts import Facts
 from core_sdk._home.finding.noise import Sample
@@ -14,20 +16,19 @@ from core_sdk._home.sources import read_sources
 
 _SILENT_S = 120.0
 _MOST_FILES = 3
-_CODE = "code"
 
 
 def alarms(home: Home, view: View, tries: Tries, one: Try) -> list[str]:
     """Returns what is suspicious about a try, in a few words each."""
     return [
-        *_about_values(tries, one),
+        *about_values(tries, one),
         *(told for each in one.trials for told in _not_finite(view, tries, each)),
         *(told for each in one.trials for told in _silent(home, each)),
         *imported_elsewhere(home, one),
     ]
 
 
-def _about_values(tries: Tries, one: Try) -> Iterator[str]:
+def about_values(tries: Tries, one: Try) -> Iterator[str]:
     row = one.row
     if row.parent is not None and tries.parent_of(one) is None:
         yield f"its parent {row.parent} was deleted"
@@ -86,14 +87,20 @@ def imported_elsewhere(home: Home, one: Try) -> Iterator[str]:
     folder = home.folder(one.try_id)
     for attempt in folder.attempts():
         found = read_sources(folder.imported_path(attempt))
-        depth = len(one.row.code.directory.split("/")) if one.row.code and one.row.code.directory else 0
-        outside = "../" * (depth + 1)
-        names = sorted(name for name in (found.files if found else ()) if name.startswith(outside))
+        names = sorted(name for name in (found.files if found else ()) if is_elsewhere(name, one.row.code))
         if names:
             more = f" and {len(names) - _MOST_FILES} more" if len(names) > _MOST_FILES else ""
             told = ", ".join(name.replace("../", "") for name in names[:_MOST_FILES])
             yield f"imported from elsewhere: {told}{more}"
             return
+
+
+def is_elsewhere(name: str, code: CodeRecord | None) -> bool:
+    """Returns whether a file, as seen from the directory of the command, is outside of the copy or linked into it."""
+    if code is None:
+        return False
+    inside = os.path.normpath(f"{code.directory}/{name}" if code.directory else name)
+    return inside.startswith("..") or any(f"{inside}/".startswith(f"{each}/") for each in code.linked)
 
 
 def _listed(trials: Sequence[Facts]) -> str:

@@ -17,7 +17,7 @@ from core_sdk._home.attempts.running import await_end
 from core_sdk._home.folders import TrialFolder, with_reserve
 from core_sdk._home.journal import find_records
 from core_sdk._home.rows import TrialState
-from core_sdk._home.states import trial_state
+from core_sdk._home.states import WAITS_FOR_SLOTS, trial_state
 from core_sdk.errors import AttemptError, ExperimentError, RecordDamagedError, TrialNotRunningError, TrialRunningError
 
 VERDICTS = ("keep", "discard", "")
@@ -55,6 +55,8 @@ def pause(home: Home, trial_id: int, by: str) -> Paused:
 
         if (job_id := withdraw(folder, by)) is not None:
             return Paused(None, f"paused trial {trial_id}: took its job {job_id} out of Slurm's queue")
+    if _has_left_line(folder, by):
+        return Paused(None, f"canceled trial {trial_id}, which waited for slots")
     raise TrialNotRunningError(trial_id, "pause")
 
 
@@ -88,6 +90,8 @@ def kill(home: Home, trial_id: int, by: str) -> TrialState:
         call(home.root, KillTrial(experiment_id=experiment_id, trial_id=trial_id, by=f"killed by {by}"))
         await_end(folder)
         return "CANCELED"
+    if _has_left_line(folder, f"killed by {by}"):
+        return "CANCELED"
     newest = folder.running_attempt()
     if (attempt := killing.killable_attempt(folder)) is None:
         if (job := folder.read_slurm_job()) is not None and not job.is_over:
@@ -97,6 +101,15 @@ def kill(home: Home, trial_id: int, by: str) -> TrialState:
     settled = Settled(time=time.time(), state="CANCELED", reason=f"killed by {by}", attempt=newest)
     killing.kill(folder, attempt, settled)
     return trial_state(read_end(folder, None), False, read_settled(folder))[0]
+
+
+def _has_left_line(folder: TrialFolder, reason: str) -> bool:
+    """Cancels a trial of a try that waits for its slots. Returns False if it does not wait, or was just started."""
+    settled = None if folder.attempts() else read_settled(folder)
+    if settled is None or not settled.reason.startswith(WAITS_FOR_SLOTS):
+        return False
+    folder.append_change(Settled(time=time.time(), state="CANCELED", reason=reason, attempt=0))
+    return not folder.attempts()
 
 
 def _is_steered_by_master(home: Home, experiment_id: int) -> bool:

@@ -6,8 +6,9 @@ import random
 
 from home.tries import study, trials_of_try
 
-from core_sdk._analysis.studies._alarms import study_alarms
+from core_sdk._analysis.studies._alarms import about_values, is_elsewhere, study_alarms
 from core_sdk._analysis.studies._board import MOST_BYTES, Board, board_line, difference_text, value_text
+from core_sdk._ground.records import CodeRecord
 from core_sdk._home.finding.tries import Tries
 
 
@@ -72,3 +73,34 @@ def test_seeds_that_differ_more_than_tries_are_an_alarm() -> None:
     tries = study(*(trials_of_try(number, [0.1, 0.9]) for number in (1, 3, 5)))
 
     assert study_alarms(tries) == ["its seeds differ more than its tries: more seeds would tell more"]
+
+
+def test_an_alarm_names_what_makes_a_value_worth_less() -> None:
+    """A twin, seeds without an effect, a metric that is missing and a parent that is gone."""
+    tries = study(
+        trials_of_try(1, [0.8, 0.9]),
+        trials_of_try(3, [0.8, 0.9], parent=1),
+        trials_of_try(5, [0.7, 0.7], parent=99),
+        trials_of_try(7, [None, None], state="COMPLETED"),
+    )
+
+    told = {one.try_id: list(about_values(tries, one)) for one in tries.by_id.values()}
+
+    assert told == {
+        1: [],
+        3: ["exactly the values of 1: the change does nothing"],
+        5: ["its parent 99 was deleted", "its seeds gave the same value: it does not use the trial's seed"],
+        7: ["accuracy not reported by trial 7, trial 8"],
+    }
+
+
+def test_files_outside_of_the_copy_and_linked_ones_are_elsewhere() -> None:
+    """What a trial imported from its own copy is the code of the try, also above the directory of its command."""
+    code = CodeRecord(sha256="a" * 64, directory="sub", linked=["data", "sub/local"])
+    names = ["part.py", "../common.py", "../../../work/package.py", "../data/names.py", "local/mine.py", "locals.py"]
+
+    assert [name for name in names if is_elsewhere(name, code)] == [
+        "../../../work/package.py",
+        "../data/names.py",
+        "local/mine.py",
+    ]

@@ -15,6 +15,7 @@ import pytest
 from interfaces.cli.commands import Cli, WriteScript
 
 from core_sdk._analysis.studies import MOST_BYTES
+from core_sdk._ground.environment import num_cpus
 from core_sdk._home import Home, open_view
 from core_sdk._home.rows import TrialRow
 
@@ -173,3 +174,21 @@ def _until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < give_up
         time.sleep(0.1)
+
+
+def test_a_trial_that_waits_for_slots_can_be_canceled(cli: Cli, write: Write, home: Home, tmp_path: Path) -> None:
+    """It leaves the line, and is never started."""
+    last = num_cpus() + 1
+    begin(cli, "--seeds", str(last))
+    hold = tmp_path / "hold.txt"
+    hold.touch()
+    write(0.1, WAIT.format(hold))
+    cli("try", "held", "--detach")
+    _until(lambda: [row.state for row in _rows(home)].count("ACTIVE") == last - 1)
+
+    killed = cli("trial", "kill", str(last))
+    hold.unlink()
+    waited = cli("wait")
+
+    assert (killed.status, waited.status) == (0, 75)
+    assert [(row.state, row.num_attempts) for row in _rows(home)][-2:] == [("COMPLETED", 1), ("CANCELED", 0)]
