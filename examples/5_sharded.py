@@ -29,6 +29,7 @@ def main(args: argparse.Namespace, core_context: core.Context) -> None:
 
     epochs_completed, steps_completed = load_state(core_context, model, optimizer)
     for epoch in range(epochs_completed, args.epochs):
+        torch.manual_seed(args.seed + epoch)  # dropout draws the same after a resume
         for batch in train_digits.batches(args.batch_size, seed=args.seed + epoch):
             mine = digits.share(batch, distributed.rank, distributed.size)
             loss = digits.train_step(model, optimizer, mine)

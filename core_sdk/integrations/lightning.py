@@ -13,6 +13,7 @@ import contextlib
 import logging
 import shutil
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from core_sdk.integrations._lightning_state import (
 from core_sdk.integrations._reporting import Reporter
 from core_sdk.integrations._resuming import LatestCheckpoint
 from core_sdk.loop import _rng as rng
+from core_sdk.loop._state import restore_random_numbers
 
 try:
     from lightning import pytorch as framework
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("core_sdk.integrations")
 
 _FILE = "lightning.ckpt"
+_RANDOM = "core_sdk_random_numbers"
+"""The key of a checkpoint's generators, a state for each rank, which Lightning leaves out."""
 
 
 class CoreSDKCallback(framework.Callback):
@@ -69,6 +73,8 @@ class CoreSDKCallback(framework.Callback):
         self._captured: dict[str, Any] = {}
         self._loaded: dict[str, Any] = {}
         """The parts that were captured when the training stopped, until they are restored."""
+        self._random: list[Any] = []
+        """The random numbers of each rank in a checkpoint that no stop has stored, until they are restored."""
         self._sums: dict[str, Any] = {}
         self._latest_path: str | None = None
         self._without_directory: list[ModelCheckpoint] = []
@@ -109,9 +115,18 @@ class CoreSDKCallback(framework.Callback):
     def state_dict(self) -> dict[str, Any]:
         return self._captured
 
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Adds the random numbers, so that a training goes on exactly after a kill, too. Collective, as every save is.
+
+        A save for an exception, which the other ranks may not join, does without them.
+        """
+        if trainer.state.fn == "fit" and not self._captured and sys.exception() is None:
+            checkpoint[_RANDOM] = self._core_context.distributed.allgather(rng.capture())
+
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         if trainer.state.fn == "fit":
             self._loaded = checkpoint["callbacks"].get(self.state_key, {})
+            self._random = checkpoint.get(_RANDOM, [])
             self._stay_in_directories(trainer, checkpoint["callbacks"])
 
     def _stay_in_directories(self, trainer: Trainer, states: Mapping[str, Any]) -> None:
@@ -140,6 +155,9 @@ class CoreSDKCallback(framework.Callback):
         if self not in trainer.callbacks:
             return False  # Lightning looks for a learning rate or a batch size
         self._stop_if_asked(trainer)
+        if self._random:
+            restore_random_numbers(self._random, self._core_context.distributed.rank)
+            self._random = []
         if not (loaded := self._loaded):
             return False
         self._loaded = {}

@@ -235,6 +235,15 @@ def test_a_training_with_accelerate_goes_on_exactly(callbacks: FrameworkEnvironm
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+def test_a_killed_training_with_lightning_goes_on_exactly(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
+    """After a kill within an epoch, losses and the last checkpoint are those of an undisturbed training."""
+    training = Training(callbacks, "lightning", 1, tmp_path)
+
+    checked = training.core_sdk("check-resume", "--at", "60", "--how", "kill", "--", *training.command(num_epochs=2))
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 def assert_is_complete(training: Training) -> None:
     (trial,) = training.answer("trial", "list")
     steps_per_epoch = STEPS_PER_EPOCH[training.num_ranks]
