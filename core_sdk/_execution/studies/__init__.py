@@ -7,5 +7,6 @@ tries, or the one that serves, is killed.
 
 from core_sdk._execution.studies._archived import diff_of
 from core_sdk._execution.studies._restoring import check_out, move_branch, restore
+from core_sdk._execution.studies._serving import ensure_served
 from core_sdk._execution.studies._trying import AlreadyTried, TryRequest, begin_try
 from core_sdk._execution.studies._waiting import await_tries, exit_status_of_try

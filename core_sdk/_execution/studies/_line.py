@@ -28,6 +28,8 @@ class TrialInLine(msgspec.Struct, kw_only=True, frozen=True):
     num_slots: int
     is_started: bool = False
     is_stopped_if_behind: bool = False
+    num_lost: int = 0
+    """The number of its attempts whose agents were killed."""
 
 
 def line_directory(home: Home) -> Path:
@@ -42,6 +44,10 @@ def server_lock_path(home: Home) -> Path:
 def write_waiting(home: Home, waiting: TrialInLine) -> None:
     make_directory(line_directory(home), exist_ok=True)
     write_atomically(_path(home, waiting.trial_id), encode_file(waiting))
+
+
+def is_in_line(home: Home, trial_id: int) -> bool:
+    return _path(home, trial_id).exists()
 
 
 def forget(home: Home, trial_id: int) -> None:

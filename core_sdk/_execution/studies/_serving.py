@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 
+import msgspec
+
 from core_sdk._execution.agent.starting import Agent, AgentSpawner
 from core_sdk._execution.experiments.code import remove_code
 from core_sdk._execution.studies._behind import stop_those_behind
@@ -33,12 +35,13 @@ from core_sdk._home.attempts.ending import read_end, read_settled
 from core_sdk._home.attempts.running import never_began, take_back
 from core_sdk._home.states import WAITS_FOR_SLOTS, trial_state
 from core_sdk._machine.slots import Machine, SlotDirectory, Ticket
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, TrialRunningError
 
 _PAUSE_S = 0.1
 _BEHIND_S = 2.0
 _LINGER_S = 5.0
 _MOST_FORGIVEN_S = 60.0
+_MOST_LOST = 3
 
 
 def ensure_served(home: Home) -> None:
@@ -111,25 +114,34 @@ class _Server:
         return left
 
     def _has_ended(self, folder: TrialFolder, each: TrialInLine) -> bool:
-        if not folder.attempts():
-            settled = read_settled(folder)
-            if settled is not None and settled.reason.startswith(WAITS_FOR_SLOTS):
-                if each.is_started:  # its starter was killed in between
-                    write_waiting(self._home, _with_start(each, False))
-                return False
-        elif folder.running_attempt() is not None:
+        attempts, settled = folder.attempts(), read_settled(folder)
+        if settled is not None and settled.reason.startswith(WAITS_FOR_SLOTS):
+            if each.is_started:  # its starter was killed in between
+                write_waiting(self._home, msgspec.structs.replace(each, is_started=False))
+            return False
+        if attempts and folder.running_attempt() is not None:
             if not each.is_started:
-                write_waiting(self._home, _with_start(each, True))
+                write_waiting(self._home, msgspec.structs.replace(each, is_started=True))
             return False
-        elif never_began(folder, newest := max(folder.attempts())):  # its starter was killed in between
-            take_back(folder, newest)
-            write_waiting(self._home, _with_start(each, False))
-            return False
-        elif trial_state(read_end(folder, None), False, read_settled(folder))[0] == "COMPLETED":
-            with contextlib.suppress(OSError):  # a copy that stays does no harm
-                remove_code(folder)
+        if attempts and settled is None:
+            if never_began(folder, attempts[-1]):  # its starter was killed in between
+                take_back(folder, attempts[-1])
+                return False
+            end = read_end(folder, None)
+            if end.outcome is None and end.exit_code is None and each.num_lost < _MOST_LOST:
+                self._let_wait_again(folder, each, attempts[-1])
+                return False
+            if trial_state(end, False)[0] == "COMPLETED":
+                with contextlib.suppress(OSError):  # a copy that stays does no harm
+                    remove_code(folder)
         forget(self._home, each.trial_id)
         return True
+
+    def _let_wait_again(self, folder: TrialFolder, each: TrialInLine, attempt: int) -> None:
+        """Lets a trial whose agent was killed go on, since that says nothing about what is tried."""
+        reason = f"{WAITS_FOR_SLOTS}: the agent of its attempt {attempt} was killed"
+        folder.append_change(Settled(time=time.time(), state="PAUSED", reason=reason, attempt=attempt))
+        write_waiting(self._home, msgspec.structs.replace(each, is_started=False, num_lost=each.num_lost + 1))
 
     def _serve(self, first: TrialInLine) -> None:
         """Starts the trial if there are slots for it."""
@@ -150,7 +162,7 @@ class _Server:
 
     def _start(self, first: TrialInLine, machine: Machine, ticket: Ticket) -> None:
         folder = self._home.folder(first.trial_id)
-        write_waiting(self._home, _with_start(first, True))
+        write_waiting(self._home, msgspec.structs.replace(first, is_started=True))
         try:
             start = starting.resume(folder, is_again=True, slots=machine.held(ticket))
             agent = Agent(self._spawner)
@@ -161,25 +173,17 @@ class _Server:
                 raise
             finally:
                 agent.close()
+        except TrialRunningError:  # what a killed agent has left still ends
+            ticket.release()
         except (CoreSDKError, OSError) as error:
             ticket.release()
-            if not folder.attempts():
-                folder.append_change(Settled(time=time.time(), state="ERROR", reason=str(error), attempt=0))
+            newest = max(folder.attempts(), default=0)
+            folder.append_change(Settled(time=time.time(), state="ERROR", reason=str(error), attempt=newest))
 
     def _release(self) -> None:
         if self._ticket is not None:
             self._ticket.release()
             self._ticket = None
-
-
-def _with_start(each: TrialInLine, is_started: bool) -> TrialInLine:
-    return TrialInLine(
-        trial_id=each.trial_id,
-        author=each.author,
-        num_slots=each.num_slots,
-        is_started=is_started,
-        is_stopped_if_behind=each.is_stopped_if_behind,
-    )
 
 
 def _age_of(home: Home, each: TrialInLine) -> float:

@@ -6,11 +6,10 @@ import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from core_sdk._execution.studies._line import is_in_line
 from core_sdk._execution.studies._serving import ensure_served
 from core_sdk._home import Home
-from core_sdk._home.attempts.ending import read_settled
 from core_sdk._home.finding.tries import TryState
-from core_sdk._home.states import AttemptEnd, trial_state
 
 _POLL_S = 0.2
 _SERVED_S = 2.0
@@ -55,9 +54,5 @@ def exit_status_of_try(states: Collection[TryState]) -> int:
 
 
 def _has_ended(home: Home, trial_id: int) -> bool:
-    folder = home.folder(trial_id)
-    if not folder.exists():
-        return True  # it was deleted
-    if not folder.attempts():
-        return trial_state(AttemptEnd(), False, read_settled(folder))[0] != "QUEUED"
-    return folder.running_attempt() is None
+    """Returns whether a trial has left the line, and so has ended for good: a killed agent's trial goes on."""
+    return not is_in_line(home, trial_id) and home.folder(trial_id).running_attempt() is None

@@ -152,6 +152,25 @@ def test_commands_outside_of_a_study_say_what_begins_one(cli: Cli, home: Home) -
     assert "trial 1 belongs to no try" in no_try.errors
 
 
+def test_a_trial_whose_agent_is_killed_goes_on(cli: Cli, write: Write, home: Home, tmp_path: Path) -> None:
+    """What happens to its agent says nothing about what is tried: the trial has another attempt."""
+    begin(cli, "--seeds", "1")
+    hold = tmp_path / "hold.txt"
+    hold.touch()
+    write(0.1, WAIT.format(hold))
+    cli("try", "held", "--detach")
+    _until(lambda: bool(_rows(home)) and _rows(home)[0].state == "ACTIVE")
+
+    lock = home.folder(1).supervised_path(1)
+    _until(lambda: lock.read_text().strip() != "")
+    os.kill(int(lock.read_text()), signal.SIGKILL)
+    hold.unlink()
+    waited = cli("wait", "1")
+
+    assert (waited.status, waited.output[:14]) == (0, "1 ended  n=1  ")
+    assert [(row.state, row.num_attempts) for row in _rows(home)] == [("COMPLETED", 2)]
+
+
 def _rows(home: Home) -> list[TrialRow]:
     with open_view(home) as view:
         return view.trials()
@@ -188,7 +207,7 @@ def test_a_trial_that_waits_for_slots_can_be_canceled(cli: Cli, write: Write, ho
 
     killed = cli("trial", "kill", str(last))
     hold.unlink()
-    waited = cli("wait")
+    waited = cli("wait", "1")
 
     assert (killed.status, waited.status) == (0, 75)
     assert [(row.state, row.num_attempts) for row in _rows(home)][-2:] == [("COMPLETED", 1), ("CANCELED", 0)]

@@ -89,6 +89,10 @@ def board(
     form = choose_form(as_json, fields=fields)
     home = open_home()
     experiment_id, record = named_study(home, study)
+    if any((home.root / "tries").glob("*.json")):  # few boards need what serves the line
+        from core_sdk._execution.studies import ensure_served
+
+        ensure_served(home)
     with open_view(home) as view:
         found = read_board(home, view, experiment_id, SearcherMetric.named(record.best_by))
     if form.is_json:
