@@ -24,7 +24,10 @@ def tree_lines(
         row = one.trial.row
         own = SearcherMetric.named(row.best_by) if row.best_by else recorded(row.experiment_id)
         deciding = chosen_metric(own, metric, smaller_is_better)
-        value = None if deciding is None else one.trial.metric(grouped(deciding).best_name)
+        name = None if deciding is None else grouped(deciding).best_name
+        value = None if name is None else one.trial.metric(name)
         best = "" if value is None or deciding is None else f"{deciding.best_name} {format_number(value)}"
+        if name is not None and deciding is not None and one.seeds and (found := one.best(name)) is not None:
+            best = f"{deciding.best_name} {format_number(found.mean)} (mean of {found.count})"
         told = [str(row.trial_id), row.verdict or row.state, best, row.hypothesis or row.name]
         yield "  " * one.depth + "  ".join(word for word in told if word)

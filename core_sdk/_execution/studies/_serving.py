@@ -177,6 +177,9 @@ class _Server:
             ticket.release()
         except (CoreSDKError, OSError) as error:
             ticket.release()
+            if first.num_lost < _MOST_LOST:  # its agent may have been killed before it had begun
+                write_waiting(self._home, msgspec.structs.replace(first, num_lost=first.num_lost + 1))
+                return
             newest = max(folder.attempts(), default=0)
             folder.append_change(Settled(time=time.time(), state="ERROR", reason=str(error), attempt=newest))
 

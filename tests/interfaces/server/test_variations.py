@@ -31,3 +31,19 @@ def test_variations_are_a_tree_with_verdicts(visitor: Visitor, home: Home) -> No
     ]
     kept = answer["variations"][1]
     assert (kept["hypothesis"], kept["verdict"], kept["verdict_reason"]) == ("below 4", "keep", "half the loss")
+
+
+def test_a_try_is_one_line_with_its_mean(visitor: Visitor, home: Home) -> None:
+    """The trials of a try, which differ in their seeds, stand together."""
+    first = new_trial(home, "seeds")
+    for folder, loss in ((first, 1.0), (new_trial(home, "seeds"), 2.0), (new_trial(home, "seeds"), 3.0)):
+        vary(folder, None, "as it is")
+        trial = folder.read_record()
+        trial.try_id = first.trial_id
+        folder.write_record(trial)
+        record(folder, report(1, "validation", loss=loss))
+    (found,) = visitor.question("/experiments", where="name=seeds")["experiments"]
+
+    (line,) = visitor.question(f"/experiments/{found['experiment_id']}/variations")["variations"]
+
+    assert (line["trial_id"], line["best"], line["spread"], line["num_seeds"]) == (first.trial_id, 2.0, 1.0, 3)

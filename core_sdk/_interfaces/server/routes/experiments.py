@@ -162,6 +162,11 @@ class Variation(msgspec.Struct, frozen=True):
     verdict: str
     verdict_reason: str
     best: Metric | None
+    """The best value; of a try the mean of its trials'."""
+    spread: float | None = None
+    """The standard deviation of the best values of a try's trials; None for one value."""
+    num_seeds: int = 1
+    """The number of the trials of a try."""
 
 
 class VariationsAnswer(msgspec.Struct, frozen=True):
@@ -334,7 +339,10 @@ def variations(shared: SharedView, experiment_id: Id, query: VariationsQuery) ->
     for branch in branches[:_MOST_VARIATIONS]:
         row, best = branch.trial.row, branch.trial.metric(metric.best_name) if metric else None
         words = row.hypothesis, row.verdict, row.verdict_reason
-        told.append(Variation(branch.depth, row.trial_id, row.name, row.state, row.reason, *words, best))
+        found = branch.best(metric.best_name) if metric and branch.seeds else None
+        best, spread = (best, None) if found is None else (found.mean, found.std)
+        place = branch.depth, row.trial_id, row.name, row.state, row.reason
+        told.append(Variation(*place, *words, best, spread, 1 + len(branch.seeds)))
     return VariationsAnswer(metric.name if metric else "", told, len(branches))
 
 

@@ -33,11 +33,11 @@ const Tree = ({ found: { variations, metric, num_found: numFound } }) => html`
       <thead><tr><th>Trial</th><th>Verdict</th><th class="number">${metric}</th><th>Hypothesis</th><th>State</th></tr></thead>
       <tbody>
         ${variations.map(
-          ({ depth, trial_id: id, name, state, reason, hypothesis, verdict, verdict_reason: why, best }) => html`
+          ({ depth, trial_id: id, name, state, reason, hypothesis, verdict, verdict_reason: why, best, spread, num_seeds: numSeeds }) => html`
             <tr key=${id}>
               <td data-name="Trial"><a style=${{ marginLeft: `${depth * INDENT_PX}px` }} href=${linkTo(["trials", id])}>${id} ${name}</a></td>
               <td data-name="Verdict" title=${why}>${SIGNS[/** @type {keyof typeof SIGNS} */ (verdict)] ?? ""} <span class="soft">${why}</span></td>
-              <td class="number" data-name=${metric}>${formatNumber(best)}</td>
+              <td class="number" data-name=${metric}>${formatNumber(best)}${spread !== null && ` ± ${formatNumber(spread)}`}${numSeeds > 1 && ` (${numSeeds} seeds)`}</td>
               <td data-name="Hypothesis">${hypothesis}</td>
               <td data-name="State"><${StateBadge} state=${state} reason=${reason} /></td>
             </tr>
