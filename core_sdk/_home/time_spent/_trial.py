@@ -61,6 +61,7 @@ def trial_time(created: int, attempts: Sequence[AttemptSpan], until: int | None 
     present time. The first attempt may have been asked for before the trial was created: then its time begins there.
     """
     spent = dict.fromkeys(PHASES, 0)
+    attempts = [attempt for attempt in attempts if attempt.clock.begun is not None]  # of others nothing is known
     at = min(
         [created, *(time for time in _beginning(attempts[0].clock) if time is not None)] if attempts else [created]
     )

@@ -145,6 +145,15 @@ def test_a_trial_waits_before_it_is_launched_and_is_stopped_until_it_is_asked_fo
     assert seconds(time) == {"waiting": 55.0, "starting": 5.0, "training": 30.0, "stopped": 60.0}
 
 
+def test_an_attempt_of_which_nothing_was_recorded_has_no_time() -> None:
+    """It was killed before its first record, and had no agent."""
+    second, _ = read(started(110), trained(120, 10), until=130)
+
+    time = trial_time(100_000, [AttemptSpan(AttemptClock()), AttemptSpan(second)])
+
+    assert seconds(time) == {"starting": 10.0, "training": 20.0}
+
+
 def test_an_attempt_that_began_before_the_end_of_the_one_before_counts_from_that_end() -> None:
     first, _ = read(started(0), trained(10, 10), trained(20, 20), until=30)
     second, _ = read(started(25), trained(35, 30), trained(45, 40), until=45)
@@ -187,6 +196,7 @@ def test_the_phases_add_up_to_the_wall_time(attempts: list[AttemptSpan], created
 
     for clock in (attempt.clock for attempt in attempts):
         assert clock.starting + clock.work == clock.now - (clock.begun or 0)
+    attempts = [attempt for attempt in attempts if attempt.clock.begun is not None]
     first = [attempts[0].clock.asked, attempts[0].clock.launched, attempts[0].clock.begun] if attempts else []
     begin = min(time for time in (begun_ms, *first) if time is not None)
     ends = [attempt.clock.now for attempt in attempts] + ([] if until is None else [round(until * 1000)])
