@@ -1,0 +1,142 @@
+"""Guards decide from the reports alone."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core_sdk._ground.guards import (
+    AboveMedian,
+    Bound,
+    Guard,
+    MetricWatch,
+    NotBetter,
+    NotFinite,
+    RobustScore,
+    Rule,
+    Trouble,
+    newest_before,
+)
+
+
+def words(rule: Rule, values: Sequence[float]) -> list[str]:
+    return [rule.judge(steps, value) for steps, value in enumerate(values)]
+
+
+def guard(make_rule: type[Rule] = NotFinite, **options: object) -> Guard:
+    return Guard("training", "loss", make_rule, **{"action": "go_back", **options})  # type: ignore[arg-type]
+
+
+def test_a_value_that_is_not_finite() -> None:
+    assert words(NotFinite(), [1.0, math.nan, -math.inf]) == ["", "is nan", "is -inf"]
+
+
+def test_a_value_beyond_a_bound() -> None:
+    assert words(Bound(below=0, above=10), [0, 10, -1, 10.5, math.nan]) == [
+        "",
+        "",
+        "-1 is below 0",
+        "10.5 is above 10",
+        "",
+    ]
+
+
+def test_a_spike_is_a_multiple_of_the_median() -> None:
+    """The spike itself does not become usual, and there is no median of less than five values."""
+    rule = AboveMedian(10, 50)
+
+    found = words(rule, [90.0, 3.0, 3.0, 3.0, 3.0, 38.1, 3.1, 38.1])
+
+    assert found == [
+        *[""] * 5,
+        "38.1 is 12.7 times the median of the last 5",
+        "",
+        "38.1 is 12.7 times the median of the last 6",
+    ]
+
+
+def test_a_robust_score_knows_the_usual_noise() -> None:
+    generator = random.Random(1)
+    rule = RobustScore(8, 100)
+
+    assert not any(words(rule, [generator.gauss(2, 0.5) for _ in range(10_000)]))
+    assert rule.judge(10_000, 2.0 + 0.5 * 20).startswith("12 lies ")
+
+
+def test_values_that_are_all_equal_have_no_score() -> None:
+    assert not any(words(RobustScore(3, 10), [1.0] * 10 + [2.0]))
+
+
+def test_a_metric_that_has_not_become_better() -> None:
+    rule = NotBetter(3, smaller_is_better=False)
+
+    assert words(rule, [0.5, 0.6, 0.6, 0.2, 0.6, 0.7]) == ["", "", "", "", "was best at step 1, 3 steps ago", ""]
+
+
+@pytest.mark.parametrize("make", [lambda: Bound(), lambda: AboveMedian(0, 50), lambda: RobustScore(3, 1)])
+def test_a_rule_that_means_nothing_is_refused(make: type[Rule]) -> None:
+    with pytest.raises(ValueError):
+        make()
+
+
+def test_trouble_begins_after_the_last_good_report() -> None:
+    watch = MetricWatch([guard()], resumed_steps=100)
+
+    assert watch.feed("training", 110, {"loss": 1.0, "lr": math.nan}) == []
+    assert watch.feed("validation", 115, {"loss": math.nan}) == []
+    assert watch.feed("training", 120, {"loss": math.nan}) == [Trouble(0, "go_back", 120, 110, "loss is nan")]
+
+
+def test_one_cause_is_decided_once() -> None:
+    """What follows a decision for which the attempt ends decides nothing more."""
+    watch = MetricWatch([guard(), guard(action="alert")], resumed_steps=0)
+
+    first = watch.feed("training", 10, {"loss": math.nan})
+
+    assert [trouble.action for trouble in first] == ["go_back"]
+    assert watch.feed("training", 20, {"loss": math.nan}) == []
+
+
+def test_an_alert_is_given_once_for_each_trouble() -> None:
+    watch = MetricWatch([guard(action="alert")], resumed_steps=0)
+
+    found = [
+        watch.feed("training", step, {"loss": value}) for step, value in enumerate([math.nan, math.nan, 1, math.nan])
+    ]
+
+    assert [len(each) for each in found] == [1, 0, 0, 1]
+
+
+def test_who_has_gone_back_often_enough_stops() -> None:
+    for times, action in ((2, "go_back"), (3, "stop")):
+        (trouble,) = MetricWatch([guard(max_times=3)], 0, {0: times}).feed("training", 1, {"loss": math.nan})
+        assert trouble.action == action
+
+
+def test_the_checkpoint_before_the_trouble_is_chosen() -> None:
+    """Of two at one step it is the later one."""
+    trouble = Trouble(0, "go_back", steps=120, good_until=110, reason="")
+    stored = [("a", 50), ("b", 110), ("c", 115), ("d", 110)]
+
+    assert newest_before(trouble, stored) == "d"
+    assert newest_before(trouble, [("c", 115)]) is None
+
+
+@given(st.lists(st.floats(), max_size=60))
+def test_the_same_reports_decide_the_same(values: list[float]) -> None:
+    guards = [guard(), guard(lambda: AboveMedian(3, 10), action="alert"), guard(lambda: NotBetter(5), action="stop")]  # type: ignore[arg-type]
+
+    def decided() -> list[Trouble]:
+        watch = MetricWatch(guards, 0)
+        return [each for step, value in enumerate(values) for each in watch.feed("training", step, {"loss": value})]
+
+    found = decided()
+
+    assert found == decided()
+    assert sum(trouble.action != "alert" for trouble in found) <= 1
+    assert all(trouble.good_until <= trouble.steps for trouble in found)
