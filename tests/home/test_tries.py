@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from home.tries import study, trials_of_try
 
+from core_sdk._ground.records import StudyRecord
+from core_sdk._home import Home
 from core_sdk._home.finding.noise import Sample
+from core_sdk._home.finding.tries import study_here
 
 
 def test_a_try_has_the_values_of_its_trials_that_have_ended_well() -> None:
@@ -54,3 +57,23 @@ def test_a_trial_leads_to_its_try() -> None:
     tries = study(trials_of_try(1, [0.8, 0.9]), trials_of_try(3, [0.8, 0.9]))
 
     assert tries.of_trial(4) is tries.by_id[3]
+
+
+def test_the_study_of_a_directory_is_that_of_the_nearest_one_above(home: Home) -> None:
+    """Of several in one directory the newest counts, and a record that is damaged is none."""
+    home, ids = Home.create(home.root), {}
+    for name, directory in (
+        ("far", "/work"),
+        ("near", "/work/digits"),
+        ("newer", "/work/digits"),
+        ("damaged", "/work"),
+    ):
+        folder = home.find_or_create_experiment(name)
+        with folder.edit() as record:
+            record.study = StudyRecord(directory=directory, best_by="min.loss")
+        ids[name] = folder.experiment_id
+    home.experiment(ids["damaged"]).record_path.write_text("{")
+
+    assert study_here(home, "/work/digits/deep") == ids["newer"]
+    assert study_here(home, "/work/digits2") == ids["far"]
+    assert study_here(home, "/elsewhere") is None

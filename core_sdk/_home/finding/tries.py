@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from core_sdk._home.finding.noise import MeanDifference, Pooled, Sample, differe
 from core_sdk._home.folders import Home
 from core_sdk._home.rows import TrialRow
 from core_sdk._home.view import View
-from core_sdk.errors import TrialNotFoundError
+from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError, TrialNotFoundError
 
 TryState = Literal["queued", "running", "ended", "failed", "stopped"]
 
@@ -143,7 +144,9 @@ def study_here(home: Home, directory: str) -> int | None:
     """Returns the study of a directory: that of the nearest directory above, the newest; None if there is none."""
     found = []
     for experiment_id in home.experiment_ids():
-        study = home.experiment(experiment_id).read().study
+        study = None
+        with contextlib.suppress(ExperimentNotFoundError, RecordDamagedError):  # another one is damaged
+            study = home.experiment(experiment_id).read().study
         if study is not None and f"{directory}/".startswith(f"{study.directory.rstrip('/')}/"):
             found.append((len(study.directory), experiment_id))
     return max(found)[1] if found else None
