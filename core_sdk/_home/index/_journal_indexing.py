@@ -268,12 +268,7 @@ class JournalIndexer:
         """Counts where the time went that the records tell of."""
         told = self._row["clock"]
         clock = AttemptClock() if told is None else _decode_clock(told)
-        feed = clock.feed
-        marks = [
-            (self._row["id"], record.steps_completed, *mark)
-            for record in records
-            if (mark := feed(record)) is not None and isinstance(record, CheckpointStored)
-        ]
+        marks = [(self._row["id"], record.steps_completed, *mark) for record, mark in clock.feed_all(records)]
         self._row["clock"] = _json(clock)
         self._connection.executemany("INSERT INTO mark VALUES (?, ?, ?, ?, ?, ?)", marks)
 

@@ -174,6 +174,19 @@ _records = st.one_of(
     st.builds(ProgressReported, time=_times, progress=st.just(0.5)),
     st.builds(Ended, time=_times, outcome=st.just("paused")),
 )
+
+
+@settings(max_examples=100)
+@given(st.lists(_records, max_size=30), st.integers(0, 30))
+def test_records_that_are_counted_together_give_the_same(records: list[Record], cut: int) -> None:
+    together, one_by_one = AttemptClock(), AttemptClock()
+
+    marks = [*together.feed_all(records[:cut]), *together.feed_all(records[cut:])]
+
+    assert [mark for _, mark in marks] == [mark for record in records if (mark := one_by_one.feed(record)) is not None]
+    assert together == one_by_one
+
+
 _starts = st.builds(started, _times, asked=st.none() | _times, launched=st.none() | _times, resumed_steps=_steps)
 
 
