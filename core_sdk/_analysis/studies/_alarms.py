@@ -83,16 +83,17 @@ def _silent(home: Home, trial: Facts) -> Iterator[str]:
 
 
 def imported_elsewhere(home: Home, one: Try) -> Iterator[str]:
-    """Says which files the first trial of a try has imported from outside of its copy of the code, if any."""
-    folder = home.folder(one.try_id)
-    for attempt in folder.attempts():
-        found = read_sources(folder.imported_path(attempt))
-        names = sorted(name for name in (found.files if found else ()) if is_elsewhere(name, one.row.code))
-        if names:
-            more = f" and {len(names) - _MOST_FILES} more" if len(names) > _MOST_FILES else ""
-            told = ", ".join(name.replace("../", "") for name in names[:_MOST_FILES])
-            yield f"imported from elsewhere: {told}{more}"
-            return
+    """Says which files the first or the last trial of a try has imported from outside of its copy of the code."""
+    for trial_id in dict.fromkeys((one.row.trial_id, one.trials[-1].row.trial_id)):
+        folder = home.folder(trial_id)
+        for attempt in folder.attempts():
+            found = read_sources(folder.imported_path(attempt))
+            names = sorted(name for name in (found.files if found else ()) if is_elsewhere(name, one.row.code))
+            if names:
+                more = f" and {len(names) - _MOST_FILES} more" if len(names) > _MOST_FILES else ""
+                told = ", ".join(name.replace("../", "") for name in names[:_MOST_FILES])
+                yield f"imported from elsewhere: {told}{more}"
+                return
 
 
 def is_elsewhere(name: str, code: CodeRecord | None) -> bool:

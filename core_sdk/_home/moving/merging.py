@@ -117,6 +117,7 @@ class _Merge:
             kept.description = kept.description or record.description
             kept.notes = kept.notes or record.notes
             kept.searcher_metric = kept.searcher_metric or record.searcher_metric
+            kept.study = kept.study or record.study
         self._experiments[there.experiment_id] = here.experiment_id
 
     def _take_submitted(self, there: ExperimentFolder) -> int:
@@ -138,12 +139,7 @@ class _Merge:
         here = self._home.allot_experiment()
         for each in _created(events):
             self._allotted[each.trial_id] = self._home.create_trial().trial_id
-        code = there.read_submission().code
-        if code is not None and not self._home.code_archive(code).exists():
-            archive = self._other.code_archive(code)
-            self._home.code.mkdir(mode=0o700, exist_ok=True)
-            if archive.exists():
-                write_atomically(self._home.code_archive(code), archive.read_bytes())
+        self._take_code(there.read_submission().code)
         for path in there.files:
             if path not in (there.record_path, there.events_path) and path.exists():
                 write_atomically(here.path / path.name, path.read_bytes())
@@ -152,6 +148,14 @@ class _Merge:
         parent = None if record.parent is None else self._experiments.get(record.parent)
         here.write(msgspec.structs.replace(record, experiment_id=here.experiment_id, first_id=first_id, parent=parent))
         return here.experiment_id
+
+    def _take_code(self, sha256: str | None) -> None:
+        if sha256 is None or self._home.code_archive(sha256).exists():
+            return
+        archive = self._other.code_archive(sha256)
+        self._home.code.mkdir(mode=0o700, exist_ok=True)
+        if archive.exists():
+            write_atomically(self._home.code_archive(sha256), archive.read_bytes())
 
     def _with_ids(self, events: bytes) -> bytes:
         """Returns the journal of events with the trials' ids here. All other lines are as they were."""
@@ -217,6 +221,7 @@ class _Merge:
         if there.running_attempt() is not None:
             self._merged.left.append(f"trial {there.trial_id}: it is running there. Repeat the merge when it has ended")
             return
+        self._take_code(None if record.code is None else record.code.sha256)
         allotted = self._allotted.get(there.trial_id)
         here = self._home.create_trial() if allotted is None else self._home.folder(allotted)
         made = self._aside / str(here.trial_id)
@@ -249,6 +254,7 @@ class _Merge:
             first_id=_key(record)[0],
             parent=self._id_here(record.parent),
             started_by=self._id_here(record.started_by),
+            try_id=here.trial_id if record.try_id == record.trial_id else self._id_here(record.try_id),
         )
 
     def _id_here(self, trial_id: int | None) -> int | None:
