@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import StackDataset
-from transformers import EvalPrediction, Trainer, TrainingArguments
+from transformers import EvalPrediction, Trainer, TrainingArguments, set_seed
 
 import digits
 from core_sdk import core
@@ -48,6 +48,7 @@ def main(args: argparse.Namespace, core_context: core.Context) -> None:
         disable_tqdm=True,
         seed=1,
     )
+    set_seed(arguments.seed)  # the Trainer does it too, but after the model was made
     callback = CoreSDKCallback(core_context)
     trainer = Trainer(
         DigitsModel(),
