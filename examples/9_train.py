@@ -44,6 +44,7 @@ def train_func(config: dict[str, Any]) -> None:
         loader.load_state_dict(state["loader"])
         first_epoch = state["epoch"]
     for epoch in range(first_epoch, config["num_epochs"]):
+        torch.manual_seed(epoch)  # dropout draws the same after a resume
         loader.sampler.set_epoch(epoch)
         for images, labels in loader:
             loss = functional.cross_entropy(prepared(images), labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -100,7 +101,7 @@ def test_a_table_of_ten_thousand_rows_is_laid_out_at_once() -> None:
     assert table.count("\n") == 10_003
 
 
-def test_thousands_of_trials_and_checkpoints_are_listed_within_two_seconds(home: Home, tmp_path: Path) -> None:
+def test_thousands_of_trials_and_checkpoints_are_listed_in_two_seconds_of_cpu(home: Home, tmp_path: Path) -> None:
     """10,000 checkpoints and 5,000 trials; the index has been built before."""
     record(new_trial(home), *(stored(f"{number:036d}", number) for number in range(10_000)))
     for _ in range(5_000):
@@ -110,13 +111,18 @@ def test_thousands_of_trials_and_checkpoints_are_listed_within_two_seconds(home:
     run_cli(tmp_path, "trial", "list", "--json")
 
     for kind, num_rows in (("trial", 5_001), ("checkpoint", 10_000)):
-        begin = time.monotonic()
+        begin = children_cpu_s()
         listed = run_cli(tmp_path, kind, "list", "--limit", "0")
-        duration_s = time.monotonic() - begin
+        cpu_s = children_cpu_s() - begin
 
         num_others = listed.output.count("\n") - num_rows
         assert num_others in (3, 4)  # a title, a rule, an empty line, and perhaps a note of columns that were left out
-        assert duration_s < 2.0
+        assert cpu_s < 2.0
+
+
+def children_cpu_s() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def test_only_some_of_many_columns_without_room_are_named() -> None:
