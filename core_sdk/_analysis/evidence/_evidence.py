@@ -64,14 +64,14 @@ class Evidence:
         parts = [
             bounded(300, [f"trial {row.trial_id} ({row.name}), {row.state}{f': {row.reason}' if row.reason else ''}"]),
             bounded(470, self.judgement),
-            bounded(550, _given(parent=row.parent, hypothesis=row.hypothesis, verdict=judged)),
+            bounded(540, _given(parent=row.parent, hypothesis=row.hypothesis, verdict=judged)),
             bounded(
                 400, [f"{name}: {_value(old)} -> {_value(new)}" for name, (old, new) in self.changed_hparams.items()]
             ),
-            bounded(240, self._code()),
+            bounded(300, self._code()),
             self._changed_code(600),
             bounded(660, self._curve()),
-            bounded(240, [f"time: {self.time.words()}"] if self.time.time.wall else []),
+            bounded(190, [f"time: {self.time.words()}"] if self.time.time.wall else []),
             bounded(480, self.log, is_end_kept=True),
             bounded(110, [f"notes: {row.notes}"] if row.notes else []),
         ]

@@ -14,7 +14,7 @@ from core_sdk._analysis.resume_check._comparing import Reports, metric_names, un
 from core_sdk._analysis.resume_check._diagnosis._diagnosing import first_unsteady_parts, unsteady_parts
 from core_sdk._analysis.resume_check._diagnosis._explaining import explained
 from core_sdk._analysis.resume_check._hints import hint_of
-from core_sdk._analysis.resume_check._judging import judge, not_deterministic, with_tensors
+from core_sdk._analysis.resume_check._judging import differs_by_rounding, judge, not_deterministic, with_tensors
 from core_sdk._analysis.resume_check._moments import MOMENTS, Moment, check_moments, choose_moments
 from core_sdk._analysis.resume_check._recorded import RecordedTraining
 from core_sdk._analysis.resume_check._report import MomentResult, ResumeReport
@@ -129,7 +129,7 @@ class ResumeCheck:
                 words = f"did not stop: asked at step {self.report.last_step} of the undisturbed training, it went on"
                 self._add(MomentResult(moment.name, moment.words, "did not stop", words))
             else:
-                self._disturb(self._training(root / moment.name), moment, reference)
+                self._disturb(root / moment.name, moment, reference)
         if not self.report.moments:
             why = "".join(f"\n    {each}" for each in self.report.not_tried)
             self.report.problem = f"there is no moment to disturb it at: it has reported too few steps{why}"
@@ -188,20 +188,29 @@ class ResumeCheck:
             self._tell(f"not compared, since two undisturbed trainings differ: {', '.join(sorted(unsteady))}")
         return True
 
-    def _disturb(self, training: CheckedTraining, moment: Moment, reference: _Reference) -> None:
+    def _disturb(self, directory: Path, moment: Moment, reference: _Reference) -> None:
+        result = self._result_of(self._training(directory), moment, reference)
+        if result is not None and differs_by_rounding(result):
+            # Threads may have summed in another order, once; what was forgotten is missing again.
+            again = self._result_of(self._training(directory.with_name(f"{moment.name}-again")), moment, reference)
+            if again is not None and again.is_exact:
+                result = replace(again, words=f"{again.words}, at a second attempt. The first one {result.words}")
+        if result is not None:
+            self._add(result)
+
+    def _result_of(self, training: CheckedTraining, moment: Moment, reference: _Reference) -> MomentResult | None:
+        """Returns the result of a training that is disturbed; None, and says so, if it could not be disturbed."""
         attempts: list[AttemptFacts] = []
         for disturbance in moment.disturbances:
             attempts.append(facts := training.run_attempt(disturbance, reference.timeout_s))
             if self._has_missed(facts, reference):
                 self._leave_out(moment, "the training was over before its files showed this step")
-                return
+                return None
             if (result := self._why_not_resumed(facts, training, moment)) is not None:
-                self._add(result)
-                return
+                return result
         attempts.append(facts := training.run_attempt(reference.end, reference.timeout_s))
         if (result := self._why_failed(facts, training, moment)) is not None:
-            self._add(result)
-            return
+            return result
         ignored = frozenset(self.report.not_compared)
         found = training.reports()
         result = judge(moment, attempts, reference.expected, found, ignored=ignored, tolerance=self._tolerance)
@@ -209,8 +218,7 @@ class ResumeCheck:
             _, tensors = training.last_tensors(reference.checkpoint_step)
             result = with_tensors(result, reference.tensors, tensors)
         last_step = self.report.last_step if reference.end is None else None
-        result = explained(result, attempts, reference.fingerprints, reference.unsteady_parts, last_step=last_step)
-        self._add(result)
+        return explained(result, attempts, reference.fingerprints, reference.unsteady_parts, last_step=last_step)
 
     def _has_missed(self, facts: AttemptFacts, reference: _Reference) -> bool:
         """Returns whether a training whose files are watched was over before it could be disturbed."""

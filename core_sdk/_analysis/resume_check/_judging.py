@@ -9,6 +9,7 @@ from core_sdk._analysis.resume_check._comparing import (
     Difference,
     Reports,
     find_differences,
+    is_equal,
     is_passing,
     metric_name,
     metric_names,
@@ -19,6 +20,8 @@ from core_sdk._analysis.resume_check._training import AttemptFacts
 
 _MAX_DIFFERENCES = 3
 _PERHAPS_TOO_EARLY = ", perhaps since it had saved nothing yet"
+_ROUNDING = 1e-5
+"""The share of a value by which sums of 32-bit numbers in another order may differ."""
 _NUM_BEFORE, _NUM_AFTER = 20, 40
 """The points of a curve before and after the first one that differs."""
 
@@ -75,6 +78,14 @@ def with_tensors(result: MomentResult, expected: Mapping[str, str], found: Mappi
     named = ", ".join(differing[:_MAX_DIFFERENCES]) + more
     words = f"differs: every number is the same, but tensors of the last checkpoint are not: {named}"
     return replace(result, verdict="differs", words=words, tensors=tuple(differing))
+
+
+def differs_by_rounding(result: MomentResult) -> bool:
+    """Returns whether the first values that differ do so by a few of their last bits."""
+    if result.verdict != "differs" or not result.differences:
+        return False
+    first = [each for each in result.differences if each.step == result.differences[0].step]
+    return all(is_equal(each.expected, each.found, _ROUNDING) for each in first)
 
 
 def resumed_step(attempt: AttemptFacts, expected: Reports) -> int:

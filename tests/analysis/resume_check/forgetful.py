@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import time
+from pathlib import Path
 
 from core_sdk import core
 
@@ -14,6 +15,9 @@ if forgotten == "all reports":
     raise SystemExit
 if forgotten == "how to run":
     raise ValueError("it cannot")
+starts = Path("starts")
+if forgotten == "the order of its sums once":
+    starts.write_text(f"{starts.read_text() if starts.exists() else ''}x")
 seed = time.time_ns() if forgotten == "its seed" else 1
 with core.init() as context:
     draws, value, total, count, first = random.Random(seed), 0.0, 0.0, 0, 1
@@ -27,6 +31,8 @@ with core.init() as context:
         if forgotten != "the generator":
             version, internal, gauss = state["draws"]
             draws.setstate((version, tuple(internal), gauss))
+    if forgotten == "the order of its sums once" and len(starts.read_text()) == 4:
+        value *= 1 + 1e-7
     for step in range(first, 25):
         value += draws.gauss(0, 1)
         if step % 8 == 1:

@@ -68,6 +68,18 @@ def test_what_a_training_forgets_is_told(forgotten: str, verdict: str, words: st
             report.assert_exact()
 
 
+def test_a_training_that_differs_by_rounding_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums in another order, which happen once, are told, and are no fault of the resume; a forgotten number stays."""
+    monkeypatch.chdir(tmp_path)
+
+    report = check("the order of its sums once", ["middle"])
+
+    report.assert_exact()
+    assert (
+        "exact, at a second attempt. The first one differs from step 14 on: training.value" in report.moments[0].words
+    )
+
+
 @pytest.mark.parametrize(
     ("forgotten", "problem"),
     [
