@@ -35,6 +35,10 @@ def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
     try:
         experiment = Home(attempt.folder.home_root).experiment(attempt.record.experiment_id)
         found = experiment.read()
+        if policy is not None:
+            # For the end, and not at the end: Python forgets a KeyboardInterrupt that ends it when a module that it
+            # imports then evaluates text, as dataclasses do, and exits with 1 instead of dying of SIGINT.
+            import core_sdk._home.deletion.collection  # noqa: F401
         if (found.retention, found.searcher_metric) != (policy, metric or found.searcher_metric):
             with experiment.edit() as record:
                 record.retention, record.searcher_metric = policy, metric or record.searcher_metric
@@ -50,7 +54,7 @@ def collect_at_end(attempt: Attempt, storage: Storage) -> None:
     try:
         if home.experiment(experiment_id).read().retention is None:
             return
-        from core_sdk._home.deletion.collection import Request, collect  # slow to import, and seldom needed
+        from core_sdk._home.deletion.collection import Request, collect  # imported by record_policy()
 
         request = Request(experiment_id=experiment_id, ended_trial=attempt.folder.trial_id)
         done = collect(home, request, storages=[storage], wait_s=_WAIT_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import logging
 import os
 import platform
@@ -162,8 +163,6 @@ def _answer(git: Git, is_over: threading.Event | None) -> bytes:
 
 
 def _versions() -> dict[str, str]:
-    import importlib.metadata  # slow to import; this runs in a thread
-
     versions = {}
     for name in _PACKAGES:
         try:
