@@ -63,10 +63,10 @@ def test_the_study_of_a_directory_is_that_of_the_nearest_one_above(home: Home) -
     """Of several in one directory the newest counts, and a record that is damaged is none."""
     home, ids = Home.create(home.root), {}
     for name, directory in (
-        ("far", "/work"),
-        ("near", "/work/digits"),
-        ("newer", "/work/digits"),
-        ("damaged", "/work"),
+        ("far", "/projects"),
+        ("near", "/projects/digits"),
+        ("newer", "/projects/digits"),
+        ("damaged", "/projects"),
     ):
         folder = home.find_or_create_experiment(name)
         with folder.edit() as record:
@@ -74,6 +74,6 @@ def test_the_study_of_a_directory_is_that_of_the_nearest_one_above(home: Home) -
         ids[name] = folder.experiment_id
     home.experiment(ids["damaged"]).record_path.write_text("{")
 
-    assert study_here(home, "/work/digits/deep") == ids["newer"]
-    assert study_here(home, "/work/digits2") == ids["far"]
+    assert study_here(home, "/projects/digits/deep") == ids["newer"]
+    assert study_here(home, "/projects/digits2") == ids["far"]
     assert study_here(home, "/elsewhere") is None

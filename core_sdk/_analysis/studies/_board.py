@@ -21,7 +21,7 @@ _FEWEST_LUCKY = 0.5
 
 @dataclass(frozen=True)
 class BoardLine:
-    """What a board tells of a try. The fields of `core-sdk board --json`."""
+    """A try on a board. Its fields are those of `core-sdk board --json`."""
 
     try_id: int
     parent: int | None
@@ -55,7 +55,7 @@ class BoardLine:
 
 @dataclass(frozen=True)
 class Board:
-    """What a board tells of a study. The fields of `core-sdk board --json`."""
+    """A study on a board. Its fields are those of `core-sdk board --json`."""
 
     experiment_id: int
     study: str
@@ -77,7 +77,7 @@ class Board:
 
     @property
     def num_lucky(self) -> float:
-        """How many tries would be better beyond noise if no change did anything."""
+        """Returns the number of tries that would look better beyond noise if no change did anything."""
         return sum(one.mark in ("beyond noise", "within noise") for one in self.tries) * (1 - CONFIDENCE) / 2
 
     def text(self, most_bytes: int = MOST_BYTES) -> str:

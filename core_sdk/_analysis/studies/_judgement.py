@@ -1,4 +1,4 @@
-"""What a try has shown, in a few lines: for the end of `core-sdk try`, and for evidence."""
+"""Tells in a few lines the result of a try: for the end of `core-sdk try`, and for evidence."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _NOT_IN_REFS = re.compile(r"[^\w.-]+|\.\.|^\.|\.$")
 
 @dataclass(frozen=True)
 class TryRequest:
-    """What somebody wants to try."""
+    """A try as somebody asks for it."""
 
     hypothesis: str
     directory: Path
@@ -64,7 +64,7 @@ class TryBegun:
 
 @dataclass(frozen=True)
 class AlreadyTried:
-    """Nothing was begun, since something like it was tried."""
+    """The answer if something like it was tried before, so that nothing was begun."""
 
     likeness: Likeness
     known: Try

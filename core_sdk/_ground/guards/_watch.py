@@ -21,12 +21,12 @@ class Guard:
     """Makes a rule that has seen nothing, for an attempt that begins."""
     action: Action
     max_times: int = 3
-    """How often it may go back for one trial; after that it stops."""
+    """The number of times that it may go back in one trial; after that it stops."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What a guard has found."""
+    """A finding of a guard."""
 
     guard: int
     """The number of the guard, in the order in which they were given."""

@@ -97,10 +97,17 @@ def test_an_alarm_names_what_makes_a_value_worth_less() -> None:
 def test_files_outside_of_the_copy_and_linked_ones_are_elsewhere() -> None:
     """What a trial imported from its own copy is the code of the try, also above the directory of its command."""
     code = CodeRecord(sha256="a" * 64, directory="sub", linked=["data", "sub/local"])
-    names = ["part.py", "../common.py", "../../../work/package.py", "../data/names.py", "local/mine.py", "locals.py"]
+    names = [
+        "part.py",
+        "../common.py",
+        "../../../elsewhere/package.py",
+        "../data/names.py",
+        "local/mine.py",
+        "locals.py",
+    ]
 
     assert [name for name in names if is_elsewhere(name, code)] == [
-        "../../../work/package.py",
+        "../../../elsewhere/package.py",
         "../data/names.py",
         "local/mine.py",
     ]
