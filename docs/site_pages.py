@@ -46,7 +46,7 @@ PACKAGES = {
     "core_sdk.searcher": "The names of Determined for search methods of your own.",
 }
 """The packages whose references are pages of the site only, with what each is."""
-LOOKED_UP = {"api", "changelog", "configuration", "contract", "core-api", "format", "loop", "variables"}
+LOOKED_UP = {"api", "board", "changelog", "configuration", "contract", "core-api", "format", "loop", "variables"}
 """The documents in which one looks things up: they stay one page, however long they are."""
 
 

@@ -145,7 +145,7 @@ def _judgement(home: Home, view: View, row: TrialRow) -> list[str]:
     if study is None:
         return []
     tries = read_tries(view, row.experiment_id, SearcherMetric.named(study.best_by))
-    return judgement_lines(home, view, tries, tries.of_trial(row.trial_id))
+    return judgement_lines(home, view, study, tries, tries.of_trial(row.trial_id))
 
 
 def _differing(parent: TrialRow, row: TrialRow) -> dict[str, tuple[Any, Any]]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from core_sdk._execution.studies._line import TrialInLine
 from core_sdk._ground.records import SearcherMetric
 from core_sdk._home import Home, View, open_view
-from core_sdk._home.finding.noise import Sample, difference
+from core_sdk._home.finding.noise import Sample
+from core_sdk._home.finding.running import difference_at
 from core_sdk._home.finding.tries import Tries, Try, read_tries, study_of
 
 BEHIND = "behind its parent"
@@ -36,34 +37,17 @@ def stop_those_behind(home: Home, line: Iterable[TrialInLine]) -> None:
 def behind(view: View, tries: Tries, one: Try, trial_id: int) -> str:
     """Returns why a trial is behind; empty if it is not.
 
-    Its best value so far is compared with the best values of the parent's trials up to the same step.
+    Its best value so far is compared with the best values of the parent's trials up to the same step. The noise is
+    what the seeds of the study's tries differed by at that step: while that is not known, nothing is behind.
     """
-    parent, metric = tries.parent_of(one), tries.metric
     facts = next(each for each in one.trials if each.row.trial_id == trial_id)
-    pair = facts.metric_named(metric.name)
-    if parent is None or pair is None:
+    pair, own = facts.metric_named(tries.metric.name), facts.metric(tries.metric.best_name)
+    steps = None if pair is None else view.step_range([trial_id], *pair)
+    if own is None or steps is None:
         return ""
-    own = facts.metric(metric.best_name)
-    steps = view.step_range([trial_id], *pair)
-    if own is None or steps is None or tries.pooled is None:
+    found = difference_at(view, tries, one, Sample((float(own),)), steps[1])
+    if found is None or found.mark != "beyond noise":
         return ""
-    values = [best_until(view, each.row.trial_id, pair, metric, steps[1]) for each in parent.trials]
-    known = tuple(value for value in values if value is not None)
-    if not known:
+    if found.is_better(smaller_is_better=tries.metric.smaller_is_better):
         return ""
-    found = difference(Sample((float(own),)), Sample(known), tries.pooled)
-    if found.mark != "beyond noise" or found.is_better(smaller_is_better=metric.smaller_is_better):
-        return ""
-    return f"{BEHIND} {parent.try_id} at step {steps[1]}, beyond noise"
-
-
-def best_until(
-    view: View, trial_id: int, pair: tuple[str, str], metric: SearcherMetric, last_step: int
-) -> float | None:
-    """Returns the best finite value that a trial had reported up to a step; None if it had none."""
-    ends = view.step_range([trial_id], *pair)
-    if ends is None or ends[0] > last_step:
-        return None
-    within = ends[0], min(ends[1], last_step)
-    bins = view.bins(trial_id, *pair, max(1, within[1] - within[0] + 1), within=within)
-    return next(iter(metric.best_first([*bins.minima, *bins.maxima], float)), None)
+    return f"{BEHIND} {one.row.parent} at step {steps[1]}, beyond noise"

@@ -7,19 +7,27 @@ import random
 from home.tries import study, trials_of_try
 
 from core_sdk._analysis.studies._alarms import about_values, is_elsewhere, study_alarms
-from core_sdk._analysis.studies._board import MOST_BYTES, Board, board_line, difference_text, value_text
+from core_sdk._analysis.studies._board import (
+    MOST_BYTES,
+    Board,
+    board_line,
+    board_text,
+    difference_text,
+    num_lucky,
+    value_text,
+)
 from core_sdk._ground.records import CodeRecord
 from core_sdk._home.finding.tries import Tries
 
 
 def board_of(tries: Tries) -> Board:
-    best = tries.best
+    best, lines = tries.best, [board_line(tries, one) for one in tries.by_id.values()]
     return Board(
         experiment_id=1, study="digits", metric="accuracy", smaller_is_better=False,
         best=best.try_id if best else None, best_line=[one.try_id for one in tries.line_of(best)],
         num_tries=len(tries.by_id), num_failed=0, num_running=0, num_trials=3 * len(tries.by_id), elapsed_s=7200.0,
-        noise=tries.pooled.spread if tries.pooled else None, alarms=study_alarms(tries),
-        tries=[board_line(tries, one) for one in tries.by_id.values()],
+        noise=tries.pooled.spread if tries.pooled else None, num_lucky=num_lucky(lines), alarms=study_alarms(tries),
+        tries=lines,
     )  # fmt: skip
 
 
@@ -31,7 +39,7 @@ def test_a_line_says_what_a_try_was_worth() -> None:
         trials_of_try(7, [0.89, None, 0.90], parent=4, hypothesis="deeper", reason="killed by SIGKILL"),
     )
 
-    assert board_of(tries).text().split("\n") == [
+    assert board_text(board_of(tries)).split("\n") == [
         "digits: accuracy, larger is better; 3 tries, 9 trials, in 2.0 h, noise 0.0095",
         "best: 1 > 4",
         "1  n=3  0.810 ± 0.010  as it is",
@@ -50,7 +58,7 @@ def test_a_thousand_tries_are_told_in_two_kilobytes() -> None:
         for number in range(1000)
     ]
 
-    text = board_of(study(first, best, *others)).text()
+    text = board_text(board_of(study(first, best, *others)))
 
     assert len(text.encode()) <= MOST_BYTES
     assert "10*  n=3" in text

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from interfaces.cli.commands import Cli, WriteScript
 
-from core_sdk._analysis.studies import MOST_BYTES
+from core_sdk._analysis.studies import MOST_BYTES, Board
 from core_sdk._ground.environment import num_cpus
 from core_sdk._home import Home, open_view
 from core_sdk._home.rows import TrialRow
@@ -70,6 +71,7 @@ def test_a_study_from_its_beginning_to_its_board(cli: Cli, write: Write, home: H
     assert len(board.output.encode()) <= MOST_BYTES
     assert [(one["try_id"], one["num_values"], one["verdict"]) for one in told["tries"]] == [(1, 2, ""), (3, 3, "keep")]
     assert (told["best"], told["best_line"]) == (3, [1, 3])
+    assert [one.try_id for one in msgspec.convert(told, Board).tries] == [1, 3]
     assert {row.seed for row in _rows(home) if row.try_id == 3} == {0, 1, 2}
 
 
@@ -95,13 +97,14 @@ def test_the_line_outlives_who_serves_it(cli: Cli, write: Write, home: Home, tmp
     write(0.1, WAIT.format(hold))
     cli("try", "held", "--detach")
     _until(lambda: any(row.state == "ACTIVE" for row in _rows(home)))
+    running = json.loads(cli("board", "--json").output)["tries"][0]
 
     os.kill(_server(home), signal.SIGKILL)
     late = cli("wait", "--timeout", "1s")
     hold.unlink()
     waited = cli("wait")
 
-    assert late.status == 124
+    assert (running["state"], late.status) == ("running", 124)
     assert (waited.status, waited.output[:14]) == (0, "1 ended  n=3  ")
     _until(lambda: not list((home.root / "tries").glob("*.json")))
 

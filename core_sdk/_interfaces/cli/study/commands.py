@@ -84,7 +84,7 @@ def board(
     A line has the id, the number of values, their mean and spread over the seeds, the difference to the parent with its
     interval and whether noise explains it, the verdict or the state, and the hypothesis. The best try is marked with *.
     """
-    from core_sdk._analysis.studies import read_board
+    from core_sdk._analysis.studies import board_text, read_board
 
     form = choose_form(as_json, fields=fields)
     home = open_home()
@@ -94,11 +94,11 @@ def board(
 
         ensure_served(home)
     with open_view(home) as view:
-        found = read_board(home, view, experiment_id, SearcherMetric.named(record.best_by))
+        found = read_board(home, view, experiment_id, record)
     if form.is_json:
         print_object(fields_of(found), form.fields)
     else:
-        click.echo("\n".join(map(printable, found.text().split("\n"))))
+        click.echo("\n".join(map(printable, board_text(found).split("\n"))))
 
 
 def named_study(home: Home, name: str) -> tuple[int, StudyRecord]:
