@@ -121,6 +121,8 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     """Who has tried it."""
     code: CodeRecord | None = None
     """The code of a try."""
+    num_seeds: int = 0
+    """The number of trials that its try was to have."""
     environment: Annotated[EnvironmentRecord | None, Title("Environment")]
     """The newest that an attempt has recorded."""
     num_dropped: Annotated[int, Title("Lost records", "dropped")]

@@ -9,6 +9,7 @@ from home.journals import new_trial, record, report
 from core_sdk._execution.experiments.code import check_archive, pack
 from core_sdk._ground.records import CodeRecord, StudyRecord
 from core_sdk._home import Home
+from core_sdk._home.moving.archive import export_trials, import_trials
 from core_sdk._home.moving.merging import merge
 
 
@@ -35,3 +36,24 @@ def test_tries_keep_together_under_new_ids(tmp_path: Path) -> None:
     found = here.find_experiment("rates")
     assert found is not None
     assert found.read().study == StudyRecord(directory="/work", best_by="max.accuracy")
+
+
+def test_an_exported_try_takes_its_code_along(tmp_path: Path) -> None:
+    """The archive of the code is in the file, and a link to data, which another machine has not, is left out."""
+    here, there = Home.create(tmp_path / "here"), Home.create(tmp_path / "there")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "train.py").write_text("pass\n")
+    sha256 = pack(there, tmp_path / "work").sha256
+    folder = new_trial(there, "rates")
+    trial = folder.read_record()
+    trial.try_id, trial.code = folder.trial_id, CodeRecord(sha256=sha256)
+    folder.write_record(trial)
+    record(folder, report(1, "validation", accuracy=0.8))
+    folder.code_path.mkdir()
+    (folder.code_path / "data").symlink_to(tmp_path / "work")
+
+    export_trials(there, [folder.trial_id], tmp_path / "trial.tar")
+    taken = import_trials(here, tmp_path / "trial.tar").taken
+
+    check_archive(here, sha256)
+    assert [*taken] == [folder.trial_id]

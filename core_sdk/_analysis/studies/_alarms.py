@@ -15,17 +15,26 @@ from core_sdk._home.finding.tries import Tries, Try, has_value_of_end, value_of
 from core_sdk._home.sources import read_sources
 
 _SILENT_S = 120.0
+_BEGINNING_S = 30.0
+"""After this time, nobody still begins the trials of a try."""
 _MOST_FILES = 3
 
 
 def alarms(home: Home, view: View, tries: Tries, one: Try) -> list[str]:
     """Returns what is suspicious about a try, in a few words each."""
     return [
+        *_incomplete(one, time.time()),
         *about_values(tries, one),
         *(told for each in one.trials for told in _not_finite(view, tries, each)),
         *(told for each in one.trials for told in _silent(home, each)),
         *imported_elsewhere(home, one),
     ]
+
+
+def _incomplete(one: Try, now: float) -> Iterator[str]:
+    if one.num_missing and now - max(each.row.created for each in one.trials) > _BEGINNING_S:
+        asked = len(one.trials) + one.num_missing
+        yield f"{len(one.trials)} of {asked} seeds: `try --again --seeds {one.num_missing}` adds the others"
 
 
 def about_values(tries: Tries, one: Try) -> Iterator[str]:

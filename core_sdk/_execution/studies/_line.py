@@ -2,11 +2,15 @@
 
 The file of a trial says what its start needs. It is made before the trial, and is removed when the trial has ended, so
 that whoever serves the line after a kill finds all that was left.
+
+Where several machines see the home, each has a line of its own: a try runs on the machine on which it was begun, where
+its environment, and what was linked into its code, are known to be.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,6 +28,8 @@ class TrialInLine(msgspec.Struct, kw_only=True, frozen=True):
 
     format: int = 1
     trial_id: int
+    host: str
+    """The machine on which its try was begun, and which runs it."""
     author: str
     num_slots: int
     is_started: bool = False
@@ -36,9 +42,13 @@ def line_directory(home: Home) -> Path:
     return home.root / "tries"
 
 
+def this_host() -> str:
+    return os.uname().nodename
+
+
 def server_lock_path(home: Home) -> Path:
-    """Returns the file that the process which serves the line holds locked."""
-    return line_directory(home) / "server.lock"
+    """Returns the file that the process which serves this machine's line holds locked."""
+    return line_directory(home) / f"{this_host()}.lock"
 
 
 def write_waiting(home: Home, waiting: TrialInLine) -> None:
@@ -46,21 +56,22 @@ def write_waiting(home: Home, waiting: TrialInLine) -> None:
     write_atomically(_path(home, waiting.trial_id), encode_file(waiting))
 
 
-def is_in_line(home: Home, trial_id: int) -> bool:
-    return _path(home, trial_id).exists()
-
-
 def forget(home: Home, trial_id: int) -> None:
     _path(home, trial_id).unlink(missing_ok=True)
 
 
+def find_in_line(home: Home, trial_id: int) -> TrialInLine | None:
+    """Returns a trial that waits or runs, on whatever machine; None if it does neither."""
+    with contextlib.suppress(OSError, ValueError):  # it was just removed
+        return decode_file(read_regular(_path(home, trial_id)), TrialInLine)
+    return None
+
+
 def read_line(home: Home) -> list[TrialInLine]:
-    """Returns those that wait or run, in the order of their trials."""
-    found = []
-    for path in line_directory(home).glob("*.json"):
-        with contextlib.suppress(OSError, ValueError):  # it was just removed
-            found.append(decode_file(read_regular(path), TrialInLine))
-    return sorted(found, key=lambda each: each.trial_id)
+    """Returns those that wait or run on this machine, in the order of their trials."""
+    ids = sorted(int(path.stem) for path in line_directory(home).glob("*.json") if path.stem.isdecimal())
+    found = (find_in_line(home, trial_id) for trial_id in ids)
+    return [each for each in found if each is not None and each.host == this_host()]
 
 
 def next_in_turn(line: Iterable[TrialInLine]) -> TrialInLine | None:

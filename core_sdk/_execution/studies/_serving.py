@@ -1,7 +1,7 @@
 """Serves the line of tries in the background: starts trials when slots are free, and tidies up behind them.
 
-One process at a time serves the line of a home. It ends when the line is empty. If it is killed, every command that
-begins, shows or awaits tries starts another one, which finds the line as it was.
+One process at a time serves the line that a machine has in a home. It ends when the line is empty. If it is killed,
+every command that begins, shows or awaits tries starts another one, which finds the line as it was.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import msgspec
 
 from core_sdk._execution.experiments.code import unpack_for_trial
 from core_sdk._execution.studies._archived import change_digest, diff_of
-from core_sdk._execution.studies._line import TrialInLine, write_waiting
+from core_sdk._execution.studies._line import TrialInLine, forget, this_host, write_waiting
 from core_sdk._execution.studies._serving import ensure_served
 from core_sdk._execution.studies._snapshot import CodeSnapshot, commit, in_copy, take_snapshot
 from core_sdk._ground.alive import file_lock
@@ -128,25 +128,33 @@ def _begin(
         described = msgspec.structs.replace(described, parent=row.parent, hypothesis=row.hypothesis, try_id=row.try_id)
         first_seed = 1 + max(each.row.seed for each in repeated.trials)
     count = study.num_seeds if request.num_seeds is None else request.num_seeds
+    num_known = 0 if repeated is None else len(repeated.trials)
     folders = [home.create_trial() for _ in range(count)]
     try_id = described.try_id or folders[0].trial_id
-    name = home.experiment(experiment_id).read().name
+    left = [*folders]
     try:
-        for index, folder in enumerate(folders):
-            copy = unpack_for_trial(home, code.sha256, folder)
-            if index == 0:
-                ref = f"refs/core-sdk/{_NOT_IN_REFS.sub('-', name)}/{try_id}"
-                made = repeated.row.code.commit if repeated is not None and repeated.row.code is not None else ""
-                varied = parent.row.code.commit if parent is not None and parent.row.code is not None else ""
-                message = request.hypothesis or f"try {try_id}"
-                made = made or commit(snapshot, copy, ref, message, request.author, varied)
-                code = msgspec.structs.replace(code, commit=made)
+        # All that is large is written before the first trial is visible: the disk may be full.
+        copies = [unpack_for_trial(home, code.sha256, folder) for folder in folders]
+        for folder, copy in zip(folders, copies, strict=True):
             _keep_sources(folder, snapshot, copy)
-            code = msgspec.structs.replace(code, linked=snapshot.link_others(copy, home.root))
+        if repeated is not None and repeated.row.code is not None:
+            code = msgspec.structs.replace(code, commit=repeated.row.code.commit)
+        else:
+            ref = f"refs/core-sdk/{_NOT_IN_REFS.sub('-', home.experiment(experiment_id).read().name)}/{try_id}"
+            varied = parent.row.code.commit if parent is not None and parent.row.code is not None else ""
+            message = request.hypothesis or f"try {try_id}"
+            made = commit(snapshot, copies[0], ref, message, request.author, varied)
+            code = msgspec.structs.replace(code, commit=made)
+        linked = [snapshot.link_others(copy, home.root) for copy in copies]
+        described = msgspec.structs.replace(
+            described, try_id=try_id, code=msgspec.structs.replace(code, linked=linked[0]), num_seeds=num_known + count
+        )
+        for index, (folder, copy) in enumerate(zip(folders, copies, strict=True)):
             write_waiting(
                 home,
                 TrialInLine(
                     trial_id=folder.trial_id,
+                    host=this_host(),
                     author=request.author,
                     num_slots=study.num_slots,
                     is_stopped_if_behind=request.is_stopped_if_behind,
@@ -156,16 +164,19 @@ def _begin(
                 folder,
                 experiment_id,
                 _command(argv, snapshot, copy),
-                msgspec.structs.replace(described, try_id=try_id, code=code),
+                described,
                 hparams=hparams,
                 seed=first_seed + index,
                 num_slots=study.num_slots,
             )
+            left.remove(folder)
     except BaseException:
-        for folder in folders:
+        for folder in left:  # the others run already, and an alarm says how many are missing
+            forget(home, folder.trial_id)
             folder.clear()
         raise
-    ensure_served(home)
+    finally:
+        ensure_served(home)
     return TryBegun(try_id, [each.trial_id for each in folders], described.parent, code.commit, repeated is not None)
 
 

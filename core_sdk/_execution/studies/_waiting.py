@@ -6,10 +6,12 @@ import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from core_sdk._execution.studies._line import is_in_line
+from core_sdk._execution.studies._line import find_in_line, this_host
 from core_sdk._execution.studies._serving import ensure_served
 from core_sdk._home import Home
+from core_sdk._home.attempts.ending import read_settled
 from core_sdk._home.finding.tries import TryState
+from core_sdk._home.states import WAITS_FOR_SLOTS
 
 _POLL_S = 0.2
 _SERVED_S = 2.0
@@ -54,5 +56,14 @@ def exit_status_of_try(states: Collection[TryState]) -> int:
 
 
 def _has_ended(home: Home, trial_id: int) -> bool:
-    """Returns whether a trial has left the line, and so has ended for good: a killed agent's trial goes on."""
-    return not is_in_line(home, trial_id) and home.folder(trial_id).running_attempt() is None
+    """Returns whether a trial has left the line, and so has ended for good: a killed agent's trial goes on.
+
+    Of another machine, which may be gone, it is enough that the trial has ended: somebody may have resumed it here.
+    """
+    folder, waiting = home.folder(trial_id), find_in_line(home, trial_id)
+    if folder.running_attempt() is not None:
+        return False
+    if waiting is None or waiting.host == this_host():
+        return waiting is None
+    settled = read_settled(folder)
+    return bool(folder.attempts()) if settled is None else not settled.reason.startswith(WAITS_FOR_SLOTS)

@@ -182,6 +182,8 @@ class TrialDescription(msgspec.Struct, kw_only=True):
     """Who has tried it: a person or an agent."""
     code: CodeRecord | None = None
     """The code of a try; None for a trial that runs where it was started."""
+    num_seeds: Int64 = 0
+    """The number of trials that its try was to have, together with this one; 0 if it belongs to no try."""
 
 
 class TrialRecord(TrialDescription, kw_only=True):

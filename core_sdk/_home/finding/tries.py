@@ -41,6 +41,11 @@ class Try:
         return self.row.trial_id if self.row.try_id is None else self.row.try_id
 
     @property
+    def num_missing(self) -> int:
+        """The number of trials that it was to have, and has not."""
+        return max(0, max(one.row.num_seeds for one in self.trials) - len(self.trials))
+
+    @property
     def state(self) -> TryState:
         states = {one.row.state for one in self.trials}
         if "ACTIVE" in states:

@@ -21,7 +21,9 @@ from core_sdk.errors import RecordDamagedError, TrialRunningError
 
 
 def export_trials(home: Home, trial_ids: Sequence[int], path: Path) -> None:
-    """Writes trials, with their checkpoints in the home, into a new file. Their experiments are only names there.
+    """Writes trials, with their checkpoints in the home and the code of tries, into a new file.
+
+    Their experiments are only names there.
 
     Raises `TrialNotFoundError`, `RecordDamagedError`, `TrialRunningError`, or `FileExistsError`.
     """
@@ -38,6 +40,12 @@ def export_trials(home: Home, trial_ids: Sequence[int], path: Path) -> None:
                 _add_experiment(archive, home, experiment_id)
             for folder in folders:
                 _add_trial(archive, home, folder)
+            for sha256 in sorted(
+                {code.sha256 for folder in folders if (code := folder.read_record().code) is not None}
+            ):
+                path_of_code = home.code_archive(sha256)
+                with contextlib.suppress(FileNotFoundError):  # it is missing, as it is here
+                    archive.add(path_of_code, str(path_of_code.relative_to(home.root)))
             # The last file, without which the archive was cut off: tar itself does not notice that.
             archive.add(home.root / "home.json", "home.json")
         unfinished.rename(path)
@@ -73,6 +81,8 @@ def _add_experiment(archive: tarfile.TarFile, home: Home, experiment_id: int) ->
 def _add_trial(archive: tarfile.TarFile, home: Home, folder: TrialFolder) -> None:
     def chosen(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         name = member.name.rpartition("/")[2]
+        if member.issym() and member.linkname.startswith("/"):  # data that was linked into the code of a try
+            return None
         return None if any(fnmatch.fnmatch(name, pattern) for pattern in NOT_COPIED) else member
 
     archive.add(folder.path, f"runs/{folder.trial_id}", filter=chosen)

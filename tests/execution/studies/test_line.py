@@ -6,7 +6,7 @@ from core_sdk._execution.studies._line import TrialInLine, next_in_turn
 
 
 def waiting(trial_id: int, author: str, *, is_started: bool = False) -> TrialInLine:
-    return TrialInLine(trial_id=trial_id, author=author, num_slots=1, is_started=is_started)
+    return TrialInLine(trial_id=trial_id, host="here", author=author, num_slots=1, is_started=is_started)
 
 
 def order(line: list[TrialInLine]) -> list[int]:
