@@ -4,7 +4,6 @@ from core_sdk._analysis.studies._alarms import imported_elsewhere
 from core_sdk._analysis.studies._board import (
     MOST_BYTES,
     Board,
-    BoardLine,
     board_line,
     board_text,
     difference_text,
