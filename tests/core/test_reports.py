@@ -370,6 +370,34 @@ def test_what_goes_back_in_steps_is_recorded_with_one_warning_and_the_later_coun
     assert len([message for message in caplog.messages if "goes back" in message]) == 1
 
 
+@pytest.mark.parametrize(
+    ("metrics", "kept"),
+    [
+        ({"a": 0.5, "b": -1.0}, {"a": 0.5, "b": -1.0}),
+        ({"a": 2**63, "b": -(2**63)}, {"a": 2**63, "b": -(2**63)}),
+        ({"a": True, "b": math.inf}, {"a": 1, "b": math.inf}),
+        ({"b": 0.5, "a": np.float32(0.25)}, {"a": 0.25, "b": 0.5}),
+        ({"a": 0.5, "c": torch.tensor(2.0)}, {"a": 0.5, "c": 2.0}),
+    ],
+)
+def test_later_reports_of_a_group_are_kept_as_the_first(
+    context: core.Context, home: Home, metrics: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    """Reports that resemble the last one take a shorter way, which decides nothing else than the long one."""
+    for step in (1, 2):
+        context.train.report_training_metrics(step, {"a": 0.0, "b": 0})
+
+    context.train.report_training_metrics(3, metrics)
+
+    assert last_metrics(home) == kept
+    for refused in ({"a": 2**64, "b": 0.0}, {"a": "text", "b": 0.0}):
+        with pytest.raises(InvalidMetricError):
+            context.train.report_training_metrics(4, refused)
+    with pytest.raises(DuplicateMetricError):
+        context.train.report_training_metrics(3, {"a": 0.0, "b": 0.0})
+    assert len(reports(home)) == 3
+
+
 def test_threads_may_report(context: core.Context, home: Home) -> None:
     """When threads report the same steps, each step counts once."""
     refused = []

@@ -23,10 +23,16 @@ _PREFIX_SIZE = len("00000000 ")
 _BEGINNING = re.compile(rb'[0-9a-f]{8} \{"type":"')
 
 
-def encode_line(record: Record) -> bytes:
-    body = _encode(record)
+def encode_line(
+    record: Record,
+    encode: Callable[[Record], bytes] = _encode,
+    crc32c: Callable[[bytes], int] = _crc32c,
+    hexlify: Callable[[bytes], bytes] = hexlify,
+) -> bytes:
+    # The defaults spare the look-ups of names of the module, which cost a report that comes with cold caches dearly.
+    body = encode(record)
     # A tenth of a report faster than formatting by %08x.
-    return b"".join((hexlify(_crc32c(body).to_bytes(4, "big")), b" ", body, b"\n"))
+    return b"".join((hexlify(crc32c(body).to_bytes(4, "big")), b" ", body, b"\n"))
 
 
 def encode_lines(records: Sequence[Record]) -> bytes:

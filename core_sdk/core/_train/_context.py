@@ -42,6 +42,7 @@ from core_sdk._home.journal import Journal
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._train._event_files import TensorboardMode, copy_event_files
 from core_sdk.core._train._ledger import Ledger
+from core_sdk.core._train._prepared import Record, prepared_report
 from core_sdk.errors import HomeError, InvalidMetricError
 
 logger = logging.getLogger("core_sdk.train")
@@ -110,6 +111,8 @@ class TrainContext(OfOneProcess):
         self._is_home_shared = is_home_shared
         self._private_tensorboard_path: Path | None = None
         self._resumption = resumption
+        self._prepared: dict[str, Record] = {}
+        self._record_training: Record = lambda *_: False
         self._has_warned_of_none = False
 
     def report_training_metrics(
@@ -124,6 +127,8 @@ class TrainContext(OfOneProcess):
 
         `batch_metrics` holds one dict per batch since the last report; the last one ends at `steps_completed`.
         """
+        if batch_metrics is None and checkpoint is None and self._record_training(steps_completed, metrics):
+            return
         self._report(TRAINING, steps_completed, metrics, batch_metrics, checkpoint)
 
     def report_validation_metrics(
@@ -159,6 +164,10 @@ class TrainContext(OfOneProcess):
         checkpoint: str | None = None,
         replace: bool = False,
     ) -> None:
+        if batch_metrics is None and checkpoint is None and type(group) is str:
+            record = self._prepared.get(group)
+            if record is not None and record(steps_completed, metrics):
+                return
         if type(group) is not str:
             group = check_name("the metric group", group)
         if type(steps_completed) is not int or not 0 <= steps_completed < MAX_INT:
@@ -182,6 +191,10 @@ class TrainContext(OfOneProcess):
             resumption.heed_report(group, steps_completed)
             if resumption.is_settled:
                 self._resumption = None
+        elif group not in self._prepared and (newest := self._ledger.newest_steps(group)) is not None:
+            self._prepared[group] = prepared_report(group, newest, self._journal)
+            if group == TRAINING:
+                self._record_training = self._prepared[group]
 
     def _checked_batches(self, group: str, batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         checked: list[dict[str, Any]] = []

@@ -33,8 +33,15 @@ class Ledger(ABC):
         `checkpoint` is the storage id of what was evaluated. With `may_repeat` the newest step may come again.
         """
 
+    def newest_steps(self, group_name: str) -> NewestSteps | None:
+        """Returns the newest steps of a group; None if each of its reports must be entered.
 
-class _NewestSteps:
+        For a report with the names of the last one and a later step it is enough to raise `step`.
+        """
+        return None
+
+
+class NewestSteps:
     """The newest step of each metric that a group has reported.
 
     Nearly every report has the names of the one before it, so the newest step of these is a single number.
@@ -49,7 +56,7 @@ class _NewestSteps:
         self.others: dict[str, int] = {}
         """The newest step of each other name."""
 
-    def newest_steps(self) -> dict[str, int]:
+    def by_name(self) -> dict[str, int]:
         self.others |= dict.fromkeys(self.layout, self.step)
         return self.others
 
@@ -62,7 +69,7 @@ class TrialLedger(Ledger):
     """
 
     def __init__(self) -> None:
-        self._groups: dict[str, _NewestSteps] = {}
+        self._groups: dict[str, NewestSteps] = {}
         self._has_warned = False
 
     def enter(
@@ -84,9 +91,12 @@ class TrialLedger(Ledger):
         else:
             self._compare(group_name, steps_completed, names, may_repeat)
 
+    def newest_steps(self, group_name: str) -> NewestSteps | None:
+        return self._groups.get(group_name)
+
     def _compare(self, group_name: str, step: int, names: tuple[str, ...], may_repeat: bool) -> None:
-        group = self._groups.get(group_name) or _NewestSteps()
-        newest = group.newest_steps()
+        group = self._groups.get(group_name) or NewestSteps()
+        newest = group.by_name()
         for name in names:
             if name not in newest:
                 check_name(f"the metric name in group {group_name!r}", name)
