@@ -14,12 +14,12 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from core_sdk._ground.config._kinds import bare, describe, fields_of, meta_of, sections
-from core_sdk._ground.config._section import Section
 from core_sdk._ground.config._short_forms import OLD_SEARCHERS
 from core_sdk._ground.config.experiment import EnvironmentVariables, ExperimentConfig
 from core_sdk._ground.config.hyperparameters import Hyperparameter
 from core_sdk._ground.config.lengths import Length, Period
 from core_sdk._ground.config.searchers import Searcher, SearcherConfig
+from core_sdk._ground.sections import Section
 
 PAGE = Path(__file__).with_name("configuration.md")
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import core_sdk
 from core_sdk import core, errors, loop
+from core_sdk._ground.config._kinds import describe, fields_of, meta_of
+from core_sdk._ground.sections import Section
 
 DOCS = Path(__file__).parent
 
@@ -112,6 +114,9 @@ def members(kind: type) -> dict[str, Any]:
 
 def attributes(kind: type) -> dict[str, tuple[str, str]]:
     """Returns the public attributes of a class that have a type: each with its type, and the text that follows it."""
+    if issubclass(kind, Section):
+        fields = [(field.name, field.type, meta_of(field.type).description) for field in fields_of(kind)]
+        return {name: (describe(of_field), text or "") for name, of_field, text in fields}
     found = {}
     for base in reversed([base for base in kind.__mro__ if base.__module__.startswith("core_sdk")]):
         (body,) = (node.body for node in ast.parse(textwrap.dedent(inspect.getsource(base))).body)  # type: ignore[attr-defined]
@@ -143,7 +148,7 @@ def _section(name: str, described: Any, known: set[str]) -> Iterator[str]:
     if described in CONSTRUCTED:
         yield from _call(name, described.__init__)
     for each, member in members(described).items():
-        if each in known:
+        if each in known or issubclass(described, Section):
             continue
         yield f"### `{name}.{each}`\n"
         if isinstance(member, property):

@@ -21,8 +21,9 @@ from core_sdk._ground.records import (
     KeepEvery,
     Metric,
     Record,
+    TroubleFound,
 )
-from core_sdk._home.superseding import kept_until
+from core_sdk._home.superseding import EVERYTHING, kept_until
 
 CheckpointRecord = (
     CheckpointStored
@@ -44,7 +45,9 @@ class RecordedCheckpoint:
     metadata: dict[str, Any]
     """The metadata that was stored with it, with later changes, as the journal spells it."""
     is_superseded: bool
-    """A later attempt resumed from an earlier step."""
+    """A later attempt resumed from an earlier step, or the training was in trouble."""
+    is_in_trouble: bool = False
+    """It was stored after its attempt had got into the trouble that a guard has found."""
     is_deleted: bool = False
     is_partial: bool = False
     """Some of its files were deleted."""
@@ -74,6 +77,8 @@ class CheckpointFold:
         self.condemned: set[str] = set()
         self.deleted: set[str] = set()
         self._left: dict[str, dict[str, int]] = {}
+        self.good_until: dict[int, int] = {}
+        """The last step at which all was well, of attempts that got into trouble."""
         self._pins: dict[str, CheckpointPinned] = {}
         self._metadata_changes: defaultdict[str, list[CheckpointMetadataSet]] = defaultdict(list)
 
@@ -82,6 +87,8 @@ class CheckpointFold:
         match record:
             case CheckpointStored():
                 self.stored.append((attempt, record))
+            case TroubleFound() if record.spoils:
+                self.good_until[attempt] = record.good_until
             case CheckpointCondemned():
                 self.condemned.add(record.storage_id)
             case CheckpointDeleted():
@@ -110,7 +117,8 @@ class CheckpointFold:
                 record=record,
                 resources=self._left.get(record.storage_id, record.resources),
                 metadata=self._metadata(record),
-                is_superseded=record.steps_completed > kept[attempt],
+                is_superseded=record.steps_completed > min(kept[attempt], self.good_until.get(attempt, EVERYTHING)),
+                is_in_trouble=record.steps_completed > self.good_until.get(attempt, EVERYTHING),
                 is_deleted=record.storage_id in gone,
                 is_partial=record.storage_id in self._left,
                 pin=self._pins.get(record.storage_id),

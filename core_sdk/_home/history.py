@@ -20,6 +20,7 @@ from core_sdk._ground.records import (
     Report,
     SearcherMetric,
     Source,
+    TroubleFound,
     metrics_from_json,
 )
 from core_sdk._home.checkpoints import CheckpointFold, RecordedCheckpoint
@@ -29,7 +30,7 @@ from core_sdk._home.storages import is_inside, storage_url
 from core_sdk.errors import CheckpointNotFoundError
 
 _VALIDATION = "validation"
-_WANTED = ('"attempt"', '"checkpoint', '"dropped"')
+_WANTED = ('"attempt"', '"checkpoint', '"dropped"', '"trouble"')
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class TrialHistory:
     unlisted: tuple[UnlistedCheckpoint, ...]
     problem: str | None
     """The reason why records may be missing; None if all were read."""
+    troubles: tuple[tuple[int, TroubleFound], ...] = ()
+    """What guards have found, in each attempt."""
     gone: frozenset[str] = frozenset()
     """The checkpoints that were deleted, or whose deletion has begun."""
     validation_metrics: frozenset[str] = frozenset()
@@ -103,6 +106,7 @@ class _JournalReading:
         self._ran_in: dict[int, str] = {}
         self._is_inside: dict[str, bool] = {}
         self._problem: str | None = None
+        self._troubles: list[tuple[int, TroubleFound]] = []
 
     def read(self, path: Path, attempt: int, rank: Source = 0) -> None:
         """Reads one journal. The journals of an attempt must be read in the order of their ranks, writers last."""
@@ -131,6 +135,8 @@ class _JournalReading:
                 self._begun[record.storage_id] = attempt, record
             case _:
                 self._fold.take(record, attempt)
+                if isinstance(record, TroubleFound):
+                    self._troubles.append((attempt, record))
 
     def _take_validation(self, report: Report, attempt: int, rank: Source) -> None:
         """Keeps the values of each metric from the lowest rank that has reported it in this attempt.
@@ -151,6 +157,7 @@ class _JournalReading:
             ),
             unlisted=tuple(self._unlisted()),
             problem=self._problem,
+            troubles=tuple(self._troubles),
             gone=frozenset(self._fold.condemned | self._fold.deleted),
             validation_metrics=frozenset().union(*self._validations.values()),
         )

@@ -387,6 +387,8 @@ class CheckpointRow(msgspec.Struct, frozen=True, kw_only=True):
     pin_note: str = ""
     is_missing: bool = False
     """The files are gone, although no record says that they were deleted."""
+    is_in_trouble: bool = False
+    """It was stored after a guard's trouble had begun, and is not gone on from."""
     time: Annotated[Time, Title("Stored")]
     storage: Annotated[str, Title("Storage")]
     """The storage's URL."""

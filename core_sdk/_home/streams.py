@@ -6,10 +6,11 @@ import contextlib
 from pathlib import Path
 
 from core_sdk._ground.files import fingerprint
-from core_sdk._ground.records import EarlyExit, OperationCompleted, Report, Source, StopAcknowledged
+from core_sdk._ground.records import EarlyExit, OperationCompleted, Report, Source, StopAcknowledged, TroubleFound
 from core_sdk._home.folders import TrialFolder
-from core_sdk._home.journal import Chunk, read_journal
+from core_sdk._home.journal import Chunk, find_records, read_journal
 from core_sdk._home.rows import News, NewsStretch, ReportRow, ReportStretch, StreamPosition
+from core_sdk._home.superseding import EVERYTHING
 
 _STRETCH_BYTES = 1 << 20
 
@@ -70,7 +71,18 @@ def _read_news(folder: TrialFolder, start: StreamPosition, rank: Source = 0) -> 
                 case Report(group="validation") | OperationCompleted() | EarlyExit() | StopAcknowledged():
                     news.append(News(record, StreamPosition(start.attempt, end)))
         offset = chunk.end_offset
-    return news, _position(journal, start.attempt, offset)
+    return _untroubled(folder, start.attempt, news), _position(journal, start.attempt, offset)
+
+
+def _untroubled(folder: TrialFolder, attempt: int, news: list[News]) -> list[News]:
+    """Returns the news without validations of a training in trouble, whose steps come to nothing."""
+    if not any(isinstance(each.record, Report) for each in news):
+        return news
+    found = [
+        each for each in find_records(folder.journal_path(attempt), ['"trouble"']) if isinstance(each, TroubleFound)
+    ]
+    good_until = min((trouble.good_until for trouble in found if trouble.spoils), default=EVERYTHING)
+    return [each for each in news if not isinstance(each.record, Report) or each.record.steps_completed <= good_until]
 
 
 def _position(journal: Path, attempt: int, offset: int) -> StreamPosition:

@@ -8,6 +8,7 @@ One code path on and off a cluster. A process that nobody started begins a trial
 """
 
 from core_sdk._distributed import DistributedContext
+from core_sdk._ground.guards import Guard
 from core_sdk.core._checkpoint import CheckpointContext, DownloadMode
 from core_sdk.core._context import Context
 from core_sdk.core._experimental import ExperimentalCoreContext
@@ -25,6 +26,7 @@ __all__ = [
     "DownloadMode",
     "EarlyExitReason",
     "ExperimentalCoreContext",
+    "Guard",
     "Logger",
     "PreemptContext",
     "PreemptMode",

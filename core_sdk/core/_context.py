@@ -166,7 +166,7 @@ class Context(OfOneProcess):
         ending = self._ending
         self._open.callback(lambda: distributed.close(ending.error))
         if not is_writer:
-            self._open.callback(BegunTrial(self.info.trial.trial_seed).close)
+            self._open.callback(BegunTrial(self.info.trial.trial_seed, self.info.trial.setback).close)
         # SIGTERM is released late, since a second one must not kill the process before the end is recorded.
         self._open.callback(preempt.close)
         self._open.callback(storage.close)

@@ -19,6 +19,7 @@ from core_sdk._ground.environment import (
     torchrun_launch,
 )
 from core_sdk._ground.files import file_url
+from core_sdk._ground.guards import Guard, checked_guards
 from core_sdk._ground.keywords import says_what_is_meant
 from core_sdk._ground.records import ClusterInfo
 from core_sdk._home import Home
@@ -41,6 +42,7 @@ from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.core._settings import ProcessSettings
 from core_sdk.core._train import TensorboardMode, TrialLedger
+from core_sdk.core._train._guarding import Guarding, guards_of, tell_setback
 from core_sdk.core._writer import init_writer
 
 _WORDS_OF_OTHERS = {
@@ -78,6 +80,7 @@ def init(
     job_id: str | None = None,
     steps_completed: int | None = None,
     trial: int | str | None = None,
+    guards: Sequence[Guard | Mapping[str, Any]] = (),
     writer: str | None = None,
 ) -> Context:
     """Claims the attempt that this process executes, and returns its `Context`, to be entered with `with`.
@@ -124,6 +127,9 @@ def init(
     - `steps_completed`: for a script that goes on by files of its own, the step at which they were written. In a trial
       that was begun before, reports up to this step stay visible, and `core_context.info` names no checkpoint. Default:
       the step of the newest checkpoint.
+    - `guards`: rules about reported metrics, each a `Guard` or a mapping with its fields, and what is done when a
+      report breaks one: tell, stop, or go back to a checkpoint from before. `core-sdk run --guard`, and `guards` in
+      the configuration of an experiment, have precedence. Default: none.
     - `writer`: a name under which this process only reports about a trial, next to the trial's own program, whether
       that runs, is paused or has ended. Many processes may, each under another name. It makes no attempt, and reads
       checkpoints but stores none; `train` says what its reports count as. Pausing the trial does not stop it, signals
@@ -168,10 +174,12 @@ def init(
         ranks, lambda: ProcessSettings.given(preempt_mode, tensorboard_mode, deadline, stop_notices)
     )
     if is_writer:
-        return init_writer(writer, trial, {"checkpoint_storage": checkpoint_storage, **of_trial}, ranks, settings)
+        of_program = {"checkpoint_storage": checkpoint_storage, "guards": guards or None, **of_trial}
+        return init_writer(writer, trial, of_program, ranks, settings)
 
     def check() -> tuple[Definition, ClusterInfo | None]:
         parse_max_length(max_length)
+        checked_guards(guards)
         return Definition(**of_trial), run_info()
 
     definition, info = on_all_ranks(ranks, check)
@@ -192,6 +200,9 @@ def init(
         recorders.append(fingerprints)
         if ranks.is_chief:
             attempt = replace(attempt, journal=HeardJournal(attempt.journal, fingerprints.hear))
+    guarding = _guarding(attempt, guards) if ranks.is_chief else None
+    if guarding is not None:
+        attempt = replace(attempt, journal=guarding.guarded(attempt.journal))
     if (disturbing := disturber() if ranks.is_chief else None) is not None:
         attempt = replace(attempt, journal=disturbing.heard(attempt.journal))
     context = Context(
@@ -209,7 +220,15 @@ def init(
     )
     if disturbing is not None:
         disturbing.preempt = context.preempt
+    if guarding is not None:
+        guarding.preempt = context.preempt
     return context
+
+
+def _guarding(attempt: Attempt, given: Sequence[Guard | Mapping[str, Any]]) -> Guarding | None:
+    tell_setback(attempt)
+    guards = guards_of(attempt, given)
+    return Guarding(attempt, guards) if guards else None
 
 
 def _recorders(attempt: Attempt) -> list[Service]:

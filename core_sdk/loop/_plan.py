@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -100,6 +101,12 @@ class Plan:
         """Returns the position at which the next epoch begins: after the units that a carried-over batch has taken."""
         num_taken = position.offset - self.order.length(position.epoch) if self.last_batch == "carry" else 0
         return Position(position.epoch + 1, max(0, num_taken))
+
+    def after(self, position: Position, num_batches: int) -> Position:
+        """Returns the position after so many more global batches."""
+        for draw in islice(self.batches(position), num_batches):
+            position = Position(draw.epoch, draw.offset)
+        return position
 
     def batches(self, position: Position = Position(), rank: int = 0, num_ranks: int = 1) -> Iterator[Draw]:  # noqa: B008
         """Yields the parts of one rank, from `position` on, without an end."""

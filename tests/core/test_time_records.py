@@ -10,7 +10,7 @@ import pytest
 from torch.utils.data import DataLoader, Dataset
 
 from core_sdk import core, loop
-from core_sdk._ground.data_wait import DataWait
+from core_sdk._ground.data.waits import DataWait
 from core_sdk._ground.records import CheckpointStored, PhaseEnded, Record, Report, TrialRecord
 from core_sdk._home import Home
 from core_sdk._home.attempts.run_info import started_info, with_trial

@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from core_sdk._execution.agent._messages import (
@@ -31,14 +31,17 @@ from core_sdk._execution.agent._messages import (
 from core_sdk._execution.agent._plain_lines import PlainLines
 from core_sdk._execution.experiments.reviving import revive_master
 from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.environment.names import RUN_INFO_VARIABLE
 from core_sdk._ground.ownership import give_to_owner_of
-from core_sdk._ground.records import Settled
+from core_sdk._ground.records import ExitRecord, Settled
 from core_sdk._ground.typed_lines import from_line, to_line
-from core_sdk._home.attempts.ending import end_attempt
+from core_sdk._home.attempts.ending import end_attempt, goes_back
+from core_sdk._home.attempts.restarts import begin_next
 from core_sdk._home.folders import TrialFolder
 from core_sdk._machine.processes import Guardian, RankProcesses, Traces, describe_marked, end_left, end_marked
 from core_sdk._machine.processes.output import Outlet
 from core_sdk._machine.slots import Ticket
+from core_sdk.errors import CoreSDKError
 
 _STDIN = 0
 _STDOUT = 1
@@ -96,6 +99,7 @@ class _AttemptCommand:
         os.dup2(log, _STDERR)  # for a traceback, should we fail
         self._log = _outlet(log)
         self._reaping = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
         self._is_killed = threading.Event()
         self._has_ended = threading.Event()
         self._is_late = threading.Event()
@@ -108,36 +112,21 @@ class _AttemptCommand:
         held = [self._lock.fileno(), *([self._ticket.fileno()] if self._ticket else [])]
         guardian = Guardian(None, self._order.mark, held=held)
         try:
-            process, output = self._start()
+            process, output = self._start(self._order.variables)
         except OSError as error:
             guardian.dismiss()
             self._tell(CommandNotStarted(error.strerror or str(error)))
             return
-        if self._ticket is not None:
-            self._ticket.note_traces(Traces.of(guardian.mark, process.pid))
-        ranks = RankProcesses(guardian)
-        ranks.add(0, process.pid)
-        copying = threading.Thread(target=self._copy, args=[output])
-        copying.start()
         self._tell(CommandStarted(process.pid))
-        threading.Thread(target=self._obey, args=[messages, process], daemon=True).start()
+        threading.Thread(target=self._obey, args=[messages], daemon=True).start()
         if self._order.ends_with is not None:
             threading.Thread(target=self._end_with, args=[self._order.ends_with], daemon=True).start()
         if self._order.time_limit_s is not None:
-            threading.Thread(target=self._limit, args=[self._order.time_limit_s, process], daemon=True).start()
-        # Until it is reaped, its pid cannot come to mean other processes.
-        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            threading.Thread(target=self._limit, args=[self._order.time_limit_s], daemon=True).start()
+        code, unkillable, copying = self._await(guardian, process, output)
+        while not unkillable and (again := self._go_back(code)) is not None:
+            code, unkillable, copying = self._await(guardian, *again)
         self._has_ended.set()
-        if self._is_killed.is_set() or _was_killed(ended):
-            # A killed command has had no time to end the processes that it had started.
-            end_marked(guardian.mark, [process.pid])
-        copying.join(_LAST_OUTPUT_S)
-        self._name_left(describe_marked(guardian.mark))
-        ranks.end(_END_S)
-        unkillable = end_left(guardian.mark, _END_S)
-        ranks.release()
-        with self._reaping:
-            code = process.wait()
         if self._is_late.is_set() and code in _KILLED:
             with contextlib.suppress(OSError):
                 self._folder.append_change(
@@ -153,7 +142,53 @@ class _AttemptCommand:
         revive_master(self._folder.home_root)  # it has to hear of this end
         copying.join()  # a process may still write that has given up its mark and its session
 
-    def _start(self) -> tuple[subprocess.Popen[bytes], int]:
+    def _await(
+        self, guardian: Guardian, process: subprocess.Popen[bytes], output: int
+    ) -> tuple[int, bool, threading.Thread]:
+        """Waits until the command has ended, and ends what it has left behind.
+
+        Returns its exit status, whether something could not be ended, and the thread that keeps the output.
+        """
+        if self._ticket is not None:
+            self._ticket.note_traces(Traces.of(guardian.mark, process.pid))
+        ranks = RankProcesses(guardian)
+        ranks.add(0, process.pid)
+        copying = threading.Thread(target=self._copy, args=[output])
+        copying.start()
+        # Until it is reaped, its pid cannot come to mean other processes.
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        if self._is_killed.is_set() or _was_killed(ended):
+            # A killed command has had no time to end the processes that it had started.
+            end_marked(guardian.mark, [process.pid])
+        copying.join(_LAST_OUTPUT_S)
+        self._name_left(describe_marked(guardian.mark))
+        ranks.end(_END_S)
+        unkillable = bool(end_left(guardian.mark, _END_S))
+        ranks.release()
+        with self._reaping:
+            return process.wait(), unkillable, copying
+
+    def _go_back(self, code: int) -> tuple[subprocess.Popen[bytes], int] | None:
+        """Starts the command again if a guard lets the trial go back. Returns None if the command is not started.
+
+        The trial is held all the while. If this process is killed, whoever resumes the trial lets it go back.
+        """
+        is_asked = self._is_killed.is_set() or self._is_late.is_set() or self._order.node or self._order.num_nodes > 1
+        try:
+            if is_asked or not self._lock.is_at(self._folder.supervised_path(self._order.attempt)):
+                return None
+            if not goes_back(self._folder, code):
+                return None
+            self._folder.write_exit(max(self._folder.attempts()), ExitRecord(time=time.time(), code=code))
+            path = begin_next(self._folder)
+            if self._terminal is not None:
+                self._terminal = self._terminal.another()
+            return self._start({**self._order.variables, RUN_INFO_VARIABLE: str(path.absolute())})
+        except (CoreSDKError, OSError) as error:
+            self._say(f"core-sdk: the trial cannot go back: {error}\n")
+            return None
+
+    def _start(self, variables: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
         """Starts the command, and returns its process and the descriptor of its output. Raises `OSError`."""
         order = self._order
         if self._terminal is None:
@@ -164,7 +199,7 @@ class _AttemptCommand:
             process = subprocess.Popen(
                 order.argv,
                 cwd=order.cwd,
-                env=order.variables,
+                env=dict(variables),
                 stdin=self._stdin if self._stdin is not None else sink if self._terminal else subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
@@ -175,6 +210,8 @@ class _AttemptCommand:
             os.close(sink)
             if self._stdin is not None:
                 os.close(self._stdin)
+                self._stdin = None
+        self._process = process
         return process, source
 
     def _prepare(self) -> None:
@@ -201,11 +238,14 @@ class _AttemptCommand:
     def _name_left(self, left: Sequence[str]) -> None:
         """Names the processes that are ended since the command has left them behind."""
         if left:
-            words = f"core-sdk: the command has left processes behind, which are ended: {', '.join(left)}\n".encode()
-            with self._showing:
-                if self._screen is not None:
-                    self._screen.write(words)
-            self._log.write(words)
+            self._say(f"core-sdk: the command has left processes behind, which are ended: {', '.join(left)}\n")
+
+    def _say(self, words: str) -> None:
+        """Adds words of our own to the output."""
+        with self._showing:
+            if self._screen is not None:
+                self._screen.write(words.encode())
+        self._log.write(words.encode())
 
     def _close_screen(self) -> None:
         """Closes the screen, since the starter waits for its end. Later output is not shown."""
@@ -214,15 +254,14 @@ class _AttemptCommand:
                 self._screen.close()
                 self._screen = None
 
-    def _obey(self, messages: Iterator[AgentMessage], process: subprocess.Popen[bytes]) -> None:
+    def _obey(self, messages: Iterator[AgentMessage]) -> None:
         """Does what the starter asks for, until it closes the socket or dies."""
         for message in messages:
             match message:
                 case SendSignal(number):
                     if number == signal.SIGKILL:
                         self._is_killed.set()
-                    with self._reaping:
-                        _send(process, number)
+                    self._send(number)
                 case ResizeTerminal(num_rows, num_columns) if self._terminal is not None:
                     self._terminal.resize(num_rows, num_columns)
                 case TypeInput(text) if self._terminal is not None:
@@ -237,22 +276,25 @@ class _AttemptCommand:
     def _too_late(self) -> str:
         return f"its time limit of {self._order.time_limit_s:g} s was over"
 
-    def _limit(self, limit_s: float, process: subprocess.Popen[bytes]) -> None:
+    def _limit(self, limit_s: float) -> None:
         """Asks the command to stop when its time is over, and kills it if it has not done so within a grace."""
         if self._has_ended.wait(limit_s):
             return
         self._is_late.set()
         with contextlib.suppress(OSError):  # a full disk: the signal tells it, too
-            self._folder.request_stop(self._order.attempt, self._too_late())
+            self._folder.request_stop(max(self._folder.attempts()), self._too_late())
         if self._has_ended.wait(_ASKED_S):  # a script that asks for stops knows why
             return
-        with self._reaping:
-            _send(process, signal.SIGTERM)
+        self._send(signal.SIGTERM)
         if self._has_ended.wait(_LIMIT_GRACE_S):
             return
         self._is_killed.set()
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
         with self._reaping:
-            _send(process, signal.SIGKILL)
+            if self._process is not None:
+                _send(self._process, number)
 
     def _tell(self, answer: AgentAnswer) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more
@@ -270,6 +312,12 @@ class _Terminal:
         attributes[1] &= ~termios.ONLCR
         attributes[3] &= ~termios.ECHO
         termios.tcsetattr(self.device, termios.TCSANOW, attributes)
+
+    def another(self) -> _Terminal:
+        """Returns another terminal of the same size, for a command that is started again."""
+        size = termios.tcgetwinsize(self.controller)
+        os.close(self.controller)
+        return _Terminal(*size)
 
     def resize(self, num_rows: int, num_columns: int) -> None:
         """Changes the size, of which the kernel tells the command by SIGWINCH."""

@@ -30,6 +30,8 @@ class AgentOrder(msgspec.Struct, frozen=True, tag=True):
     """The path of the ticket for the slots of the attempt."""
     time_limit_s: float | None = None
     """The time after which the command is asked to stop; None for no limit."""
+    num_nodes: int = 1
+    """The number of nodes on which the attempt runs, each with an agent."""
 
 
 class SendSignal(msgspec.Struct, frozen=True, tag=True):

@@ -26,7 +26,7 @@ from core_sdk._ground.exiting import ProgramExit
 from core_sdk._ground.placement import named_job
 from core_sdk._ground.records import ClusterInfo, ExitRecord, check_name
 from core_sdk._home import Home, TrialFolder
-from core_sdk._home.attempts.ending import end_attempt
+from core_sdk._home.attempts.ending import end_attempt, goes_back
 from core_sdk._home.attempts.jobs import note_trial_of_job, trial_of_job
 from core_sdk._home.attempts.restarts import has_begun, next_info
 from core_sdk._home.attempts.run_info import names_trial
@@ -134,6 +134,11 @@ class DrivenTrial:
         self.end(0)
         if self._program is not None:
             self._program.replace(TRY_AGAIN, self.folder.path)
+
+    @property
+    def is_going_back(self) -> bool:
+        """Whether a guard lets the trial go back: another attempt follows the one that has stopped."""
+        return goes_back(self.folder, None)
 
     def end_by(self, error: BaseException | None) -> None:
         """Records that the attempt has ended, as a program does that does not catch this error."""

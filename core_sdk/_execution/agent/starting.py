@@ -114,6 +114,7 @@ class Agent:
             ends_with=ends_with,
             ticket=None if start.ticket is None else str(start.ticket.path),
             time_limit_s=start.time_limit_s,
+            num_nodes=len(start.info.container_addrs),
         )
         descriptors = [start.lock.fileno()]
         descriptors += [] if start.ticket is None else [start.ticket.fileno()]

@@ -180,7 +180,7 @@ class TrialStateMachine:
             return self._close(state, reason, ExitedReason.USER_CANCELED if state == "CANCELED" else None)
         match event.outcome:
             case "completed" if self.wish is not Wish.REST:
-                return self._close("COMPLETED", "")
+                return self._close("COMPLETED", event.reason)
             case "completed":
                 return None
             case "paused":

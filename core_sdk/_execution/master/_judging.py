@@ -9,7 +9,8 @@ import signal
 from collections.abc import Iterable
 
 from core_sdk._ground.records import AttemptOutcome
-from core_sdk._home.attempts.ending import read_end, read_settled
+from core_sdk._home.attempts.ending import goes_back, read_end, read_settled
+from core_sdk._home.attempts.setbacks import is_of_guard
 from core_sdk._home.folders import TrialFolder
 from core_sdk._home.states import STOP_CODES, trial_state
 from core_sdk.errors import RecordDamagedError
@@ -53,6 +54,8 @@ def judge(
         return "paused", ""
     match trial_state(end, is_running=False):
         case "COMPLETED", reason:
+            return "completed", reason
+        case "PAUSED", reason if is_of_guard(end.stop_source) and not goes_back(folder, end.exit_code):
             return "completed", reason
         case "PAUSED", reason:
             return "paused", reason

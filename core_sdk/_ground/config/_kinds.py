@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import FieldInfo
 
-from core_sdk._ground.config._section import Section
+from core_sdk._ground.sections import Section
 
 _WORDS = {bool: "true or false", int: "an int", float: "a number", str: "a string", dict: "a map", tuple: "a list"}
 

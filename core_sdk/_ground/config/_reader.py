@@ -10,8 +10,8 @@ import msgspec
 
 from core_sdk._ground.config._document import Document, Path, dotted
 from core_sdk._ground.config._kinds import bare, describe, fields_of, meta_of, sections
-from core_sdk._ground.config._section import InvalidSectionError, Section
 from core_sdk._ground.decoding import convert
+from core_sdk._ground.sections import InvalidSectionError, Section
 
 INVALID: Any = object()
 """Stands for a value whose problems have been noted."""

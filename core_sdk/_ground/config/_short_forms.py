@@ -10,7 +10,6 @@ from msgspec import Meta
 
 from core_sdk._ground.config._document import Path
 from core_sdk._ground.config._reader import INVALID, Reader, ShortForm
-from core_sdk._ground.config._section import Section
 from core_sdk._ground.config.experiment import (
     DEFAULT_LOG_POLICIES,
     EnvironmentVariables,
@@ -23,6 +22,7 @@ from core_sdk._ground.config.hyperparameters import Const, Hyperparameter, Hyper
 from core_sdk._ground.config.lengths import Length, Period, Unit
 from core_sdk._ground.config.searchers import AsyncHalvingSearcher, Searcher, SingleSearcher
 from core_sdk._ground.records import RETENTION_KEYS, STORAGE_KEYS, KeepEvery
+from core_sdk._ground.sections import Section
 
 HYPERPARAMETERS: dict[str, type[Section]] = {kind.__struct_config__.tag: kind for kind in get_args(Hyperparameter)}
 SEARCHERS = {kind.__struct_config__.tag: kind for kind in get_args(Searcher)} | {"asha": AsyncHalvingSearcher}

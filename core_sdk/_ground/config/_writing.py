@@ -8,11 +8,11 @@ import msgspec
 import yaml
 
 from core_sdk._ground.config._document import SCALARS
-from core_sdk._ground.config._section import Section
 from core_sdk._ground.config.experiment import EnvironmentVariables, ExperimentConfig
 from core_sdk._ground.config.hyperparameters import Const, HyperparameterSpace
 from core_sdk._ground.config.lengths import Length
 from core_sdk._ground.masking import MASK, masked_arguments, masked_command, masked_values
+from core_sdk._ground.sections import Section
 
 
 def to_mapping(config: ExperimentConfig) -> dict[str, Any]:

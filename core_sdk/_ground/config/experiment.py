@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from core_sdk._ground.config._section import Section, about
 from core_sdk._ground.config.entrypoint import Entrypoint, problem_of
 from core_sdk._ground.config.hyperparameters import HyperparameterSpace, num_points
 from core_sdk._ground.config.lengths import Period
 from core_sdk._ground.config.searchers import GridSearcher, Searcher
+from core_sdk._ground.guards import Guard
 from core_sdk._ground.records import MAX_SEED, RetentionPolicy
+from core_sdk._ground.sections import Section, about
 
 _NO_CONTAINER = "trials run as plain processes, without a container"
 _NO_EFFECT = "it had no effect any more"
@@ -253,6 +254,9 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     searcher: Annotated[Searcher, about("how hyperparameters are chosen; its `name` is one of those below")]
     reproducibility: Reproducibility = msgspec.field(default_factory=Reproducibility)
     max_restarts: Annotated[int, about("how often a trial that fails is started again", ge=0)] = 5
+    guards: Annotated[
+        tuple[Guard, ...], about("[rules about metrics](guards.md), by which trials stop or go back")
+    ] = ()
     checkpoint_storage: Annotated[
         StorageSpec | None, about("[where](storage.md) checkpoints lie, and [how many](collection.md) are kept")
     ] = None

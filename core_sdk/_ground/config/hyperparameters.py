@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from core_sdk._ground.config._section import Section, about
+from core_sdk._ground.sections import Section, about
 
 Count = Annotated[int, about("the number of values in a grid, which needs it; ignored elsewhere", ge=1)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
-from core_sdk._ground.config._section import Section, about
 from core_sdk._ground.config.lengths import Length, Unit
+from core_sdk._ground.sections import Section, about
 
 MaxTrials = Annotated[int, about("the number of trials", ge=1)]
 MaxLength = Annotated[Length | None, about("how long to train, for scripts that ask `searcher.operations()`")]

@@ -93,6 +93,7 @@ from core_sdk._ground.environment._run_info import (
     run_info,
     run_info_used,
     trial_seed,
+    trial_setback,
     use_run_info,
 )
 from core_sdk._ground.environment._settings import (

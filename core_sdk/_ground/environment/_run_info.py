@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from core_sdk._ground.environment._settings import Environment
 from core_sdk._ground.environment.names import RUN_INFO_VARIABLE
-from core_sdk._ground.records import PLACED, ClusterInfo, decode_file, from_json
+from core_sdk._ground.records import PLACED, ClusterInfo, Setback, decode_file, from_json
 from core_sdk.errors import AttemptError
 
 
@@ -45,16 +45,17 @@ def use_run_info(path: Path) -> None:
 
 
 class BegunTrial:
-    """A trial that this process has begun. `trial_seed()` returns its seed until it is closed."""
+    """A trial that this process has begun. `trial_seed()` and `trial_setback()` tell of it until it is closed."""
 
     _open: ClassVar[list[BegunTrial]] = []
     _process: ClassVar[int | None] = None
     """The process that has begun the last one: a forked child has begun none."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, setback: Setback | None = None) -> None:
         if not has_begun_attempt():
             BegunTrial._process, BegunTrial._open = os.getpid(), []
         self.seed = seed
+        self.setback = setback
         self._open.append(self)
 
     def close(self) -> None:
@@ -72,6 +73,14 @@ def trial_seed() -> int | None:
         return BegunTrial._open[-1].seed
     info = get_cluster_info()
     return None if info is None else info.trial.trial_seed
+
+
+def trial_setback() -> Setback | None:
+    """Returns what a guard has decided about the attempt that this process executes; None if nothing."""
+    if has_begun_attempt() and BegunTrial._open:
+        return BegunTrial._open[-1].setback
+    info = get_cluster_info()
+    return None if info is None or info.trial_or_none is None else info.trial_or_none.setback
 
 
 @contextlib.contextmanager

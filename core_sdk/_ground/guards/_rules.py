@@ -16,6 +16,9 @@ _OF_NORMAL = 1.4826
 class Rule(ABC):
     """Judges the values of one metric, in order."""
 
+    good_until: int | None = None
+    """The last step at which all was well, if the rule knows better than that it was the one before the trouble."""
+
     @abstractmethod
     def judge(self, steps: int, value: float) -> str:
         """Returns in words what is wrong with the value; empty if nothing is."""
@@ -97,14 +100,13 @@ class NotBetter(Rule):
         self._num_steps = num_steps
         self._sign = 1 if smaller_is_better else -1
         self._best = math.inf
-        self._best_at: int | None = None
 
     def judge(self, steps: int, value: float) -> str:
-        if self._best_at is None or self._sign * value < self._best:
+        if self.good_until is None or self._sign * value < self._best:
             if math.isfinite(value):
                 self._best = self._sign * value
-            self._best_at = steps
+            self.good_until = steps
             return ""
-        if steps - self._best_at < self._num_steps:
+        if steps - self.good_until < self._num_steps:
             return ""
-        return f"was best at step {self._best_at:,}, {steps - self._best_at:,} steps ago"
+        return f"was best at step {self.good_until:,}, {steps - self.good_until:,} steps ago"

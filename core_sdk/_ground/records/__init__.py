@@ -5,7 +5,7 @@ Every struct here is a file format: fields are added with a default, never renam
 """
 
 from core_sdk._ground.records._checkpoints import MANIFEST_NAME, FileEntry, Manifest, decode_manifest, encode_manifest
-from core_sdk._ground.records._cluster import PLACED, ClusterInfo, Keep, RecordedKeep, TrialInfo
+from core_sdk._ground.records._cluster import PLACED, ClusterInfo, Detour, Keep, RecordedKeep, Setback, TrialInfo
 from core_sdk._ground.records._events import (
     AttemptBegun,
     AttemptOutcome,
@@ -80,6 +80,7 @@ from core_sdk._ground.records._journal import (
     TrialArchivedSet,
     TrialDescribed,
     TrialLabelsChanged,
+    TroubleFound,
 )
 from core_sdk._ground.records._media import (
     EXTENSIONS,

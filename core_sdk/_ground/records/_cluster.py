@@ -12,6 +12,35 @@ Keep = Literal["all", "model"] | Collection[str]
 RecordedKeep = Literal["all", "model"] | list[str]
 
 
+class Detour(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """Where a loader goes on in its data, after a guard has let the training go back and leave out batches."""
+
+    data: str
+    """The data by their order and length, by which a loader knows its own."""
+    seed: int
+    """The seed of their order."""
+    epoch: int
+    offset: int
+    """The place that the training had reached in that epoch when the trouble was reported."""
+    num_batches: int = 0
+    """The batches beyond that place which are left out, too."""
+
+
+class Setback(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """How an attempt goes on after a guard has let the trial go back."""
+
+    attempt: int
+    """The attempt in which there was trouble."""
+    from_steps: int
+    """The step at which it was reported."""
+    reason: str
+    detours: list[Detour] = []
+    num_reshuffles: int = 0
+    """How often the order of the data is to have another seed."""
+    begins_anew: bool = False
+    """Whether there is no checkpoint from before the trouble."""
+
+
 class TrialInfo(msgspec.Struct, kw_only=True):
     """The trial that a script executes."""
 
@@ -31,6 +60,8 @@ class TrialInfo(msgspec.Struct, kw_only=True):
     """The parts of that checkpoint to keep, as `trial continue --keep` says; None if nothing was said."""
     attempt: int = msgspec.field(default=1, name="trial_run_id")
     """The number of this execution of the trial, counted from 1."""
+    setback: Setback | None = None
+    """What a guard has decided about it; None unless it goes on from a checkpoint to which the trial has gone back."""
 
     # Scripts of Determined read these names.
     @property

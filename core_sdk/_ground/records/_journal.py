@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from core_sdk._ground.records._cluster import Detour
 from core_sdk._ground.records._events import Event
 from core_sdk._ground.records._values import Duration, Int64, Line, Time
 
@@ -93,6 +94,28 @@ class Alert(Line, tag="alert"):
     title: str
     description: str
     level: str
+
+
+class TroubleFound(Line, tag="trouble"):
+    """A guard has found trouble in the report that follows. Its action is decided by this record, and by nothing else.
+
+    If it spoils the training, the attempt's checkpoints beyond `good_until` are not gone on from.
+    """
+
+    guard: str
+    """The guard in words, as `core-sdk run --guard` takes it."""
+    action: Literal["alert", "stop", "go_back"]
+    steps: Int64
+    """The step of the report."""
+    good_until: Int64
+    """The last step at which all was well."""
+    spoils: bool
+    """Whether it is more than something to tell, or an early end."""
+    reason: str
+    detours: list[Detour] | None = None
+    """Where the loaders of the training go on after it has gone back; None if they go back, too."""
+    reshuffles: bool = False
+    """Whether the order of the data gets another seed."""
 
 
 class OperationCompleted(Line, tag="operation"):
@@ -237,6 +260,7 @@ Record = (
     | MetadataSet
     | EarlyExit
     | Alert
+    | TroubleFound
     | OperationCompleted
     | OperationWanted
     | OperationsClosed

@@ -6,6 +6,7 @@
 - `operations`: the lengths to which a search wants a trial to be trained.
 - `claiming`: a script's `init()` claims the attempt that it executes, or begins a trial of its own.
 - `restarts`, `jobs`: a launcher or a scheduler has started the ranks again, and they go on with their trial.
+- `setbacks`: how it goes on after a guard has found trouble.
 - `continuation`: the checkpoint from which a trial goes on.
 - `run_info`: the run info that an attempt's script gets.
 """

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from core_sdk._ground.records import CheckpointStored, Report
+from core_sdk._ground.records import CheckpointStored, Report, Setback
+from core_sdk._home.attempts.setbacks import setback_before
 from core_sdk._home.checkpoints import RecordedCheckpoint
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.history import read_history
@@ -38,6 +39,8 @@ class Continuation:
     """The trial's steps at this checkpoint: 0 for a checkpoint of another trial."""
     skipped: tuple[SkippedCheckpoint, ...]
     """Checkpoints that are newer than `checkpoint`, and cannot be read."""
+    setback: Setback | None = None
+    """What a guard has decided about going on from here."""
 
     @property
     def storage_id(self) -> str | None:
@@ -47,21 +50,23 @@ class Continuation:
 def newest_good_checkpoint(folder: TrialFolder) -> Continuation:
     """Returns the newest checkpoint of the trial that passes its storage's check.
 
-    Deleted and superseded checkpoints do not count. A checkpoint with some files deleted is skipped. A trial without a
-    good checkpoint of its own goes on from the one with which it began.
+    Deleted and superseded checkpoints do not count, nor do those that were stored in trouble. A checkpoint with some
+    files deleted is skipped. A trial without a good checkpoint of its own goes on from the one with which it began.
 
     Raises `StorageError` or `MissingDependencyError` if a storage cannot be asked: its checkpoints may be newer than
     all others, and going on from an older one would undo them.
     """
     skipped: list[SkippedCheckpoint] = []
-    for recorded in reversed(read_history(folder).checkpoints):
+    history = read_history(folder)
+    for recorded in reversed(history.checkpoints):
         checkpoint = recorded.record
         if recorded.is_superseded:
             continue
         if (reason := _problem(checkpoint)) is None:
-            return Continuation(checkpoint, checkpoint.steps_completed, tuple(skipped))
+            setback = setback_before(history.troubles, recorded.attempt)
+            return Continuation(checkpoint, checkpoint.steps_completed, tuple(skipped), setback)
         skipped.append(SkippedCheckpoint(checkpoint.storage_id, reason))
-    return _first_checkpoint(folder, skipped)
+    return replace(_first_checkpoint(folder, skipped), setback=setback_before(history.troubles, 0))
 
 
 def has_checkpoint(folder: TrialFolder) -> bool:

@@ -9,6 +9,7 @@ import time
 from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.records import Dropped, Ended, ExitRecord, Settled, StopAcknowledged
 from core_sdk._home.attempts.provisional import settle_unnamed
+from core_sdk._home.attempts.setbacks import is_of_guard, read_troubles
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.journal import find_records, read_journal
 from core_sdk._home.rows import TrialState
@@ -79,6 +80,20 @@ def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
     return dataclasses.replace(
         end, error=error_told(end.error, recorded), num_dropped=num_dropped, drop_reason=drop_reason
     )
+
+
+def goes_back(folder: TrialFolder, code: int | None) -> bool:
+    """Returns whether another attempt follows the newest one, which has ended, from before its trouble.
+
+    None follows at once if somebody else has asked for its end: whoever resumes the trial then lets it go back.
+    """
+    attempt = max(folder.attempts())
+    if not any(trouble.action == "go_back" for _, trouble in read_troubles(folder, [attempt])):
+        return False
+    settled, end = read_settled(folder), read_end(folder, code)
+    is_asked = folder.stop_path(attempt).exists() or not (end.stop_source is None or is_of_guard(end.stop_source))
+    state, _ = trial_state(end, is_running=False, settled=settled)
+    return settled is None and not is_asked and state != "CANCELED" and end.outcome != "invalid_hp"
 
 
 def _read_losses(folder: TrialFolder, attempt: int) -> tuple[int, str]:

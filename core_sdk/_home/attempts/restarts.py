@@ -109,7 +109,20 @@ def next_info(folder: TrialFolder, info: ClusterInfo | None, steps_completed: in
         raise NothingToResumeError(folder.trial_id, "none of its checkpoints can be read")
     attempt = max(folder.attempts()) + 1
     where = info or ClusterInfo()
-    return with_trial(where, folder.read_record(), attempt, continuation.storage_id, continuation.steps_completed)
+    steps = continuation.steps_completed
+    told = with_trial(where, folder.read_record(), attempt, continuation.storage_id, steps)
+    told.trial.setback = continuation.setback
+    return told
+
+
+def begin_next(folder: TrialFolder) -> Path:
+    """Begins the trial's next attempt at the place of the newest one, and returns the path of its run info.
+
+    The caller already holds the trial. Raises `NothingToResumeError` or `OSError`.
+    """
+    info = next_info(folder, folder.read_run_info(max(folder.attempts())))
+    folder.write_run_info(info.trial.attempt, info, overwrite=False)
+    return folder.run_info_path(info.trial.attempt)
 
 
 def has_begun(home: Home, info: ClusterInfo) -> bool:

@@ -72,6 +72,7 @@ def with_trial(
             steps_completed=steps_completed,
             keep=trial.keep if latest_checkpoint == trial.continued_from else None,
             attempt=attempt,
+            setback=where.trial_or_none.setback if where.trial_or_none else None,
         ),
         user_data=trial.data,
         asked=None,

@@ -277,6 +277,7 @@ def resume(
         info = started_info(
             trial, attempt, continuation.storage_id, continuation.steps_completed, config, slots, time.time()
         )
+        info.trial.setback = continuation.setback
         # This file is what claims the attempt's number, for good.
         folder.write_run_info(attempt, info, overwrite=False)
         undo.pop_all()

@@ -6,7 +6,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -88,21 +88,23 @@ def _folded(connection: sqlite3.Connection, where: Where) -> Iterator[tuple[tupl
     for record, attempt in others:
         if record.storage_id in fold_of:
             fold_of[record.storage_id].take(record, attempt)
-    resumed_steps = _resumed_steps(connection, {trial_id for trial_id, _ in folds})
+    resumed_steps = _of_attempts(connection, {trial_id for trial_id, _ in folds}, "resumed_steps")
+    good_until = _of_attempts(connection, {trial_id for trial_id, _ in folds}, "good_until")
     for (trial_id, experiment_id), fold in sorted(folds.items(), key=lambda item: item[0], reverse=True):
+        fold.good_until |= {attempt: step for attempt, step in good_until[trial_id].items() if step is not None}
         yield (trial_id, experiment_id), fold.checkpoints(resumed_steps[trial_id])
 
 
-def _resumed_steps(
-    connection: sqlite3.Connection, trial_ids: Collection[int]
+def _of_attempts(
+    connection: sqlite3.Connection, trial_ids: Collection[int], column: Literal["resumed_steps", "good_until"]
 ) -> defaultdict[int, dict[int, int | None]]:
-    """Returns the step that each attempt resumed from, by trial and attempt."""
-    resumed: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
+    """Returns a step of each attempt, by trial and attempt."""
+    found: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
     where = among("trial_id", trial_ids)
-    query = f"SELECT trial_id, attempt, resumed_steps FROM attempt WHERE attempt > 0 AND rank = 0 AND {where.sql}"
+    query = f"SELECT trial_id, attempt, {column} FROM attempt WHERE attempt > 0 AND rank = 0 AND {where.sql}"
     for trial_id, attempt, steps in connection.execute(query, where.values):
-        resumed[trial_id][attempt] = steps
-    return resumed
+        found[trial_id][attempt] = steps
+    return found
 
 
 def _checkpoint_row(
@@ -123,6 +125,7 @@ def _checkpoint_row(
         is_pinned=found.pin is not None,
         pin_note=found.pin.note if found.pin else "",
         is_missing=is_missing,
+        is_in_trouble=found.is_in_trouble,
         metrics=metrics,
     )
 

@@ -33,6 +33,7 @@ from core_sdk._ground.records import (
     StopAcknowledged,
     TrialArchivedSet,
     TrialLabelsChanged,
+    TroubleFound,
     from_json,
 )
 from core_sdk._home.checkpoints import CheckpointRecord
@@ -56,6 +57,7 @@ _COURSE = (
     "is_spooled",
     "last_time",
     "resumed_steps",
+    "good_until",
     "label_changes",
     "drop_reason",
     "last_steps",
@@ -254,6 +256,8 @@ class JournalIndexer:
                 row["settled"] = _json(record)
                 gaps = msgspec.json.decode(row["gaps"] or "{}")
                 row["gaps"] = _json(gaps | {str(record.attempt): gap_of_settled(record)})
+            case TroubleFound():
+                row["good_until"] = record.good_until if record.spoils else row["good_until"]
             case StopAcknowledged():
                 row["stop_source"] = record.source
             case Dropped():

@@ -11,7 +11,7 @@ import msgspec
 from core_sdk._ground.records import MAX_INT, CheckpointStored, ExperimentRecord, Record, Source, TrialRecord
 from core_sdk._home.rows import CheckpointRow, ExperimentRow, TrialRow
 
-_CONTENT = 25
+_CONTENT = 26
 """Raise it whenever something else stands in the same tables."""
 
 SCHEMA = """
@@ -63,6 +63,8 @@ CREATE TABLE attempt (
     num_reports INTEGER NOT NULL DEFAULT 0,
     last_time REAL,
     resumed_steps INTEGER,
+    -- The last step at which all was well, if a guard has found trouble that spoils it.
+    good_until INTEGER,
     -- Beyond this step a later attempt has superseded it.
     kept_until INTEGER,
     num_bad_lines INTEGER NOT NULL DEFAULT 0,

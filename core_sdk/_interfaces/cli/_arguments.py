@@ -107,6 +107,16 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def parse_guard(text: str) -> dict[str, Any]:
+    """Returns the guard that words such as `loss above_median=12 action=go_back` say, as records keep it."""
+    from core_sdk._ground import guards
+
+    try:
+        return guards.values_of(guards.parse_guard(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def parse_since(text: str) -> float:
     """Returns the time, in seconds since 1970, that is so long ago, or that is given as ISO 8601 has it."""
     with contextlib.suppress(click.BadParameter):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from core_sdk._distributed import DistributedContext
-from core_sdk._ground.data_wait import DataWait
+from core_sdk._ground.data.waits import DataWait
 from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.pickling import OfOneProcess
 from core_sdk._ground.records import (

@@ -7,7 +7,7 @@ from math import isfinite
 from time import time
 from typing import TypeAlias
 
-from core_sdk._ground.data_wait import DataWait
+from core_sdk._ground.data.waits import DataWait
 from core_sdk._ground.records import MAX_INT, Report
 from core_sdk._home.journal import Journal
 from core_sdk.core._train._ledger import NewestSteps

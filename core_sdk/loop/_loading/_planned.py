@@ -58,6 +58,12 @@ class PlannedSource(Source):
     def num_batches(self, epoch: int) -> int | None:
         return self._plan.num_batches(epoch)
 
+    def data_name(self) -> str | None:
+        return f"{self._plan.num_units} units in {type(self._plan.order).__name__}"
+
+    def after(self, position: Position, num_batches: int) -> Position:
+        return self._plan.after(position, num_batches)
+
     def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
         return self._fetched(self._streaming, self._plan.batches(position, *self._ranks))
 

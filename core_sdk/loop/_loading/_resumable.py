@@ -17,8 +17,10 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from core_sdk._distributed import DistributedContext, has_process_group
-from core_sdk._ground.data_wait import DataWait
-from core_sdk._ground.environment import RankPlace, trial_seed
+from core_sdk._ground.data.places import DataPlace, DataPlaces
+from core_sdk._ground.data.waits import DataWait
+from core_sdk._ground.environment import RankPlace, trial_seed, trial_setback
+from core_sdk._ground.records import MAX_SEED
 from core_sdk.errors import DataError, NotExactError
 from core_sdk.loop._loading._data_identity import data_identity, differences
 from core_sdk.loop._loading._fetching import Fetching
@@ -32,6 +34,8 @@ from core_sdk.loop._loading._source import Source, is_stateful
 from core_sdk.loop._plan import DataParallelRank, Draw, LastBatch, Position
 
 logger = logging.getLogger("core_sdk.loop")
+
+_ANOTHER_SEED = 1_000_003
 
 ChangedData: TypeAlias = Literal["strict", "warn", "any"]
 """What a loader does with data that are not those of the checkpoint. "strict": it refuses them. "warn": it names what
@@ -108,6 +112,11 @@ class ResumableLoader:
         self._source = self._make_source(seed)
         self._progress = _DataProgress(seed, self._source.start)
         self._running: Generator[tuple[Draw, Any], None, None] | None = None
+        self._is_kept = False
+        """Whether its position is kept in checkpoints."""
+        self._has_begun = False
+        """Whether it knows where the attempt begins: it has given batches, or has taken over a state."""
+        DataPlaces.enter(self, ResumableLoader._place)
         if getattr(loader, "pin_memory", False):
             atexit.register(_end_workers, weakref.ref(self), os.getpid())
 
@@ -168,6 +177,7 @@ class ResumableLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the rest of the current epoch. Then the next epoch becomes the current one."""
+        self._begin_attempt(is_resumed=False)
         progress = self._progress
         self._leave_finished_epoch()
         if not self.is_epoch_over:
@@ -188,6 +198,7 @@ class ResumableLoader:
 
     def stream(self) -> Iterator[tuple[Draw, Any]]:
         """Returns an endless iterator over all further batches, each with its draw. There is only one at a time."""
+        self._begin_attempt(is_resumed=False)
         if self._running is None or getgeneratorstate(self._running) == GEN_CLOSED:
             self._running = _stream(self._source, self._progress)
         return self._running
@@ -210,7 +221,7 @@ class ResumableLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position, as plain values. If each rank reads its own data, each has its own state."""
-        progress = self._progress
+        progress, self._is_kept = self._progress, True
         return {
             "seed": progress.seed,
             "epoch": progress.position.epoch,
@@ -226,7 +237,41 @@ class ResumableLoader:
         """Resumes at the position of a state, with its seed. Raises `DataError` for other data, as `resumable()` says.
 
         The number of ranks may have changed, unless each rank reads data of its own.
+
+        The first state in an attempt with which a guard has let the trial go back is that of the checkpoint: the loader
+        then leaves out what the guard says.
         """
+        self._load(state)
+        self._is_kept = True
+        self._begin_attempt(is_resumed=True)
+
+    def _place(self) -> DataPlace | None:
+        """Returns the place of the training in these data; None if there is none that could be found again."""
+        name, progress = self._source.data_name(), self._progress
+        if name is None or not (self._is_kept or progress.draw is not None):
+            return None
+        return DataPlace(name, progress.seed, *progress.position)
+
+    def _begin_attempt(self, *, is_resumed: bool) -> None:
+        """Leaves out the batches of a trouble to which the trial has gone back, once, and changes the order."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        if (setback := trial_setback()) is None or not (is_resumed or setback.begins_anew):
+            return
+        progress = self._progress
+        ahead = [
+            each for each in setback.detours if (each.data, each.seed) == (self._source.data_name(), progress.seed)
+        ]
+        for detour in ahead:
+            beyond = self._source.after(Position(detour.epoch, detour.offset), detour.num_batches)
+            if beyond > progress.position:
+                progress.start, progress.draw, progress.is_at_beginning = beyond, None, beyond.offset == 0
+        if setback.num_reshuffles:
+            seed = (progress.seed + setback.num_reshuffles * _ANOTHER_SEED) % (MAX_SEED + 1)
+            self._load({**self.state_dict(), "seed": seed})
+
+    def _load(self, state: dict[str, Any]) -> None:
         self._end_stream()
         if state["seed"] != self.seed:
             self._source = self._make_source(state["seed"])
@@ -259,7 +304,7 @@ class ResumableLoader:
             return
         # The last two belong to data that can only be read from their beginning.
         beginning = {"epoch": epoch, "offset": 0, "data": None, "is_epoch_over": False}
-        self.load_state_dict(self.state_dict() | beginning)
+        self._load(self.state_dict() | beginning)
 
 
 class ReplacedSampler:

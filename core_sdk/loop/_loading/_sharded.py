@@ -48,6 +48,9 @@ class ShardedSource(PlannedSource):
 
         super().__init__(loader, sampling, fetching, seed, ranks, last_batch, shares_batch)
 
+    def data_name(self) -> str | None:
+        return None if None in self._lengths else super().data_name()
+
     def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
         position = yield from self._learning(self._streaming, position)
         for draw, (batch, _) in super().stream(position):

@@ -31,6 +31,14 @@ class Source(abc.ABC):
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
         """Yields the batches of the first epoch."""
 
+    def data_name(self) -> str | None:
+        """Returns the data by their order and length; None if no place in them can be found but by reading."""
+        return None
+
+    def after(self, position: Position, num_batches: int) -> Position:
+        """Returns the position after so many more batches, where `data_name` is known."""
+        raise NotImplementedError
+
     def num_batches(self, epoch: int) -> int | None:
         """Returns the number of batches of an epoch; None if it is unknown."""
         return self.batches_per_epoch

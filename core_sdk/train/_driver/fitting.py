@@ -90,11 +90,12 @@ class _Fit(ABC):
                 self._give_up(trial, error)
                 raise
             else:
-                if returned is not None and returned.is_stopped:
+                is_over = returned is not None and not trial.is_going_back
+                if returned is not None and returned.is_stopped and is_over:
                     trial.end_stopped()
                 else:
                     trial.end(0)
-                if returned is not None:
+                if returned is not None and is_over:
                     return _result(self._training, trial.folder, returned)
             trial.restart()
 
@@ -173,6 +174,9 @@ class _WorkersFit(_Fit):
         if growth.is_set() and returned.is_stopped and not self._is_asked_to_stop(trial):
             workers.end(_LEAVING_S)
             return None
+        if trial.is_going_back:
+            workers.end(_LEAVING_S)
+            return returned
         workers.close(is_forced=False)
         return returned
 

@@ -11,25 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core_sdk._ground.guards import (
-    AboveMedian,
-    Bound,
     Guard,
     MetricWatch,
-    NotBetter,
-    NotFinite,
-    RobustScore,
-    Rule,
     Trouble,
-    newest_before,
+    checked_guards,
+    parse_guard,
+    place_of,
+    values_of,
+    words_of,
 )
+from core_sdk._ground.guards._rules import AboveMedian, Bound, NotBetter, NotFinite, RobustScore, Rule
 
 
 def words(rule: Rule, values: Sequence[float]) -> list[str]:
     return [rule.judge(steps, value) for steps, value in enumerate(values)]
 
 
-def guard(make_rule: type[Rule] = NotFinite, **options: object) -> Guard:
-    return Guard("training", "loss", make_rule, **{"action": "go_back", **options})  # type: ignore[arg-type]
+def guard(rule: str = "not_finite", action: str = "go_back", **options: object) -> Guard:
+    words = [f"{name}={value}" for name, value in options.items()]
+    return parse_guard(" ".join(["loss", rule, f"action={action}", *words]))
 
 
 def test_a_value_that_is_not_finite() -> None:
@@ -118,18 +118,58 @@ def test_who_has_gone_back_often_enough_stops() -> None:
         assert trouble.action == action
 
 
-def test_the_checkpoint_before_the_trouble_is_chosen() -> None:
-    """Of two at one step it is the later one."""
-    trouble = Trouble(0, "go_back", steps=120, good_until=110, reason="")
-    stored = [("a", 50), ("b", 110), ("c", 115), ("d", 110)]
+def test_what_was_best_long_ago_was_good_until_then() -> None:
+    watch = MetricWatch([guard("not_better_for=3")], resumed_steps=0)
 
-    assert newest_before(trouble, stored) == "d"
-    assert newest_before(trouble, [("c", 115)]) is None
+    found = [each for step in range(1, 7) for each in watch.feed("training", step, {"loss": max(1.0, 3.0 - step)})]
+
+    assert [(each.steps, each.good_until) for each in found] == [(5, 2)]
+
+
+def test_earlier_reports_are_known_and_decide_nothing() -> None:
+    watch = MetricWatch([guard("above_median=10")], resumed_steps=6)
+
+    for step in range(7):
+        watch.know("training", step, {"loss": 1.0 if step < 6 else 99.0})
+
+    assert [each.good_until for each in watch.feed("training", 7, {"loss": 11.0})] == [6]
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("loss not_finite", ("training", "loss")),
+        ("validation.loss above=3.5 below=1", ("validation", "loss")),
+        ("grad.norm above_median=12 last=20 action=go_back skip_batches=2", ("training", "grad.norm")),
+        ("test/acc not_better_for=500 larger_is_better action=stop", ("test", "acc")),
+    ],
+)
+def test_a_guard_can_be_written_in_words(words: str, place: tuple[str, str]) -> None:
+    written = parse_guard(words)
+
+    assert place_of(written) == place
+    assert parse_guard(words_of(written)) == written == checked_guards([values_of(written)])[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("loss", "has no rule"),
+        ("loss not_finite above=3", "has not_finite and above"),
+        ("loss above_median=0", "> 0"),
+        ("loss nan", "'nan' is no option"),
+        ("loss not_finite action=back", "'back'"),
+        ("loss not_finite skip_batches=1", "is not go_back"),
+    ],
+)
+def test_a_guard_that_means_nothing_is_refused(words: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_guard(words)
 
 
 @given(st.lists(st.floats(), max_size=60))
 def test_the_same_reports_decide_the_same(values: list[float]) -> None:
-    guards = [guard(), guard(lambda: AboveMedian(3, 10), action="alert"), guard(lambda: NotBetter(5), action="stop")]  # type: ignore[arg-type]
+    guards = [guard(), guard("above_median=3", "alert", last=10), guard("not_better_for=5", "stop")]
 
     def decided() -> list[Trouble]:
         watch = MetricWatch(guards, 0)

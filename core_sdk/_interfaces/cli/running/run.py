@@ -6,7 +6,7 @@ import enum
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import click
 
@@ -22,6 +22,7 @@ from core_sdk._interfaces.cli._arguments import (
     SmallerIsBetter,
     TrialName,
     parse_duration,
+    parse_guard,
     parse_hparams,
     slots_option,
 )
@@ -73,6 +74,15 @@ def run(
         float | None,
         Option(metavar="TIME", parser=parse_duration, help="How long it may run: 90s, 5m, 2h."),
     ] = None,
+    guard: Annotated[
+        list[dict[str, Any]] | None,
+        Option(
+            metavar="RULE",
+            parser=parse_guard,
+            help="A rule about a metric, and what is done when it is broken: 'loss above_median=12 action=go_back'; "
+            "may be repeated.",
+        ),
+    ] = None,
     engine: Annotated[
         RunEngine, Option(help="Where it runs: on this machine, or as a job of Slurm.")
     ] = RunEngine.local,
@@ -96,6 +106,10 @@ def run(
 
     With --metric and --larger-is-better every command knows by what the trial is best, unless it is told otherwise.
 
+    A --guard names a metric, one of the rules not_finite, above_median, above_deviations, above, below and
+    not_better_for, and an action: alert, stop or go_back. After go_back the command is started again, from the newest
+    checkpoint before the trouble.
+
     With --parent or --hypothesis the sources in this directory are kept, so that `core-sdk trial evidence` can show
     what was changed. When its time is over, a script is asked to stop, as by `trial pause`, and killed 30 s later; one
     that has not called should_preempt() yet ends after 2 s, by a SIGTERM.
@@ -104,7 +118,7 @@ def run(
     """
     if trial is not None or writer is not None:
         given = (name, trial_name, notes or None, label, hparam, seed, slots, avoid_busy or None, detach or None,
-                 parent, hypothesis or None, metric, smaller_is_better, time_limit)  # fmt: skip
+                 parent, hypothesis or None, metric, smaller_is_better, time_limit, guard)  # fmt: skip
         _write(command, trial, writer, is_alone=all(each is None for each in given))
     if engine == RunEngine.local and (nodes > 1 or sbatch or dry_run):
         raise click.BadParameter("--nodes, --sbatch and --dry-run are about Slurm: give --engine slurm, too")
@@ -132,6 +146,7 @@ def run(
             hypothesis=hypothesis,
             best_by=decides.best_name if decides else "",
             time_limit_s=time_limit,
+            guards=guard or [],
         )
     )
     hparams = parse_hparams(hparam or [])
