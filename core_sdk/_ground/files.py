@@ -71,11 +71,18 @@ def write_whole(descriptor: int, content: bytes) -> None:
             return
     except OSError as error:
         raise explained(error) from None
-    # The kernel says why only when the rest is written, which would be torn from its beginning by a signal handler.
+    raise cut_short(descriptor)
+
+
+def cut_short(descriptor: int) -> OSError:
+    """Returns the error of a write of which the file system took only a part.
+
+    The kernel says why only when the rest is written, which would be torn from its beginning by a signal handler.
+    """
     limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     is_limited = limit_bytes != resource.RLIM_INFINITY and os.fstat(descriptor).st_size >= limit_bytes
     number = errno.EFBIG if is_limited else errno.ENOSPC
-    raise explained(OSError(number, os.strerror(number)))
+    return explained(OSError(number, os.strerror(number)))
 
 
 def is_full(error: BaseException) -> bool:

@@ -14,7 +14,15 @@ from pathlib import Path
 
 from core_sdk._ground.alive import AliveLock, once_free
 from core_sdk._ground.descriptors import KeptDescriptor
-from core_sdk._ground.files import fsync_directory, opened, opened_regular, write_atomically, write_whole
+from core_sdk._ground.files import (
+    cut_short,
+    explained,
+    fsync_directory,
+    opened,
+    opened_regular,
+    write_atomically,
+    write_whole,
+)
 from core_sdk._ground.ownership import give_to_owner_of, make_directory
 from core_sdk._ground.records import Dropped, Ended, Record
 from core_sdk._home.journal._journal import Journal
@@ -94,25 +102,27 @@ class JournalWriter(Journal):
         # finds none of it in the processor's caches. Names of the function are found faster than those of modules.
         line = encode(record)
         is_whole, self._is_writing = False, True
+        refusal: OSError | None = None
         try:
             is_whole = write(self._descriptor, line) == len(line)
-        except OSError:
-            pass  # `_append` meets it again, and says what it means
+            if not is_whole:
+                refusal = cut_short(self._descriptor)
+        except OSError as error:
+            refusal = explained(error)
         finally:
             self._is_writing = False
             if not is_whole:
                 self._cut_half_line()
-        if is_whole:
+        if refusal is None:
             self._num_unverified += 1
         else:
-            self._append(record)
+            self._heed_refusal(record, refusal)
 
     def _append(self, record: Record) -> None:
         try:
             self._write(record)
         except OSError as error:
-            self.check_open()
-            self._write_again(record, error)
+            self._heed_refusal(record, error)
 
     def append_or_raise(self, record: Record) -> None:
         with self.lock:
@@ -183,8 +193,9 @@ class JournalWriter(Journal):
             self._is_writing = is_nested
         self._num_unverified += 1
 
-    def _write_again(self, record: Record, error: OSError) -> None:
-        """Writes a record that was refused with `error` once more if the script has closed our descriptor."""
+    def _heed_refusal(self, record: Record, error: OSError) -> None:
+        """Writes a record that was refused once more if the script has closed our descriptor; drops it otherwise."""
+        self.check_open()
         if self._descriptor >= 0 and not self._file.is_ours():
             self._verify()
             try:
