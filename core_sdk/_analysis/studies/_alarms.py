@@ -55,9 +55,9 @@ def about_values(tries: Tries, one: Try) -> Iterator[str]:
 def _twin(tries: Tries, one: Try) -> Try | None:
     """Returns an earlier try whose trials with the same seeds have exactly the same values."""
     own = one.by_seed
-    for each in tries.by_id.values():
-        common = own.keys() & each.by_seed.keys() if each.try_id < one.try_id else ()
-        if common and all(own[seed] == each.by_seed[seed] for seed in common):
+    alike = {each.try_id: each for pair in own.items() for each in tries.by_value[pair] if each.try_id < one.try_id}
+    for each in alike.values():
+        if all(own[seed] == each.by_seed[seed] for seed in own.keys() & each.by_seed.keys()):
             return each
     return None
 

@@ -91,7 +91,8 @@ def begin_try(home: Home, experiment_id: int, study: StudyRecord, request: TryRe
         if parent is not None and parent.row.code is not None:
             change = change_digest(diff_of(home, parent.row.code, code, 0))
             code = msgspec.structs.replace(code, change=change)
-        commands = {each.try_id: _command_of(home, each) for each in tries.by_id.values()}
+        same = [each for each in tries.by_id.values() if _has_code_like(each, code)]
+        commands = {each.try_id: _command_of(home, each) for each in same}
         alike = most_alike(
             NewTry(request.hypothesis, code, _told(argv, snapshot.root), hparams), tries.by_id.values(), commands
         )
@@ -199,6 +200,12 @@ def _told(argv: Sequence[str], root: Path) -> tuple[str, ...]:
         is_inside = path.is_absolute() and path.is_relative_to(root)
         told.append(path.name if index == 0 else str(path.relative_to(root)) if is_inside else word)
     return tuple(told)
+
+
+def _has_code_like(one: Try, code: CodeRecord) -> bool:
+    """Returns whether a try has the same code, or the same change: of no other one the command matters."""
+    known = one.row.code
+    return known is not None and (known.sha256 == code.sha256 or (code.change != "" and known.change == code.change))
 
 
 def _command_of(home: Home, one: Try) -> tuple[str, ...]:

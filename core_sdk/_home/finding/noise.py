@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from core_sdk._home.finding.groups import deviation, mean
@@ -44,11 +44,11 @@ class Sample:
     def count(self) -> int:
         return len(self.values)
 
-    @property
+    @cached_property
     def mean(self) -> float:
         return mean(self.values)
 
-    @property
+    @cached_property
     def spread(self) -> float | None:
         """The standard deviation of a sample; None for one value."""
         return deviation(self.values) if len(self.values) > 1 else None

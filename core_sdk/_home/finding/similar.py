@@ -37,7 +37,7 @@ def most_alike(
 ) -> tuple[Likeness, Try] | None:
     """Returns the try that is most like the candidate; None if none is like it. Of several the newest.
 
-    `commands` has the command of each try, as it was given.
+    `commands` has the command, as it was given, of each try that has the same code or the same change.
     """
     ranks: list[tuple[int, int, Likeness, Try]] = []
     for one in tries:

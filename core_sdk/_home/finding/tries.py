@@ -88,6 +88,15 @@ class Tries:
     def pooled(self) -> Pooled | None:
         return pooled_spread(one.sample for one in self.by_id.values() if one.sample is not None)
 
+    @cached_property
+    def by_value(self) -> Mapping[tuple[int, float], Sequence[Try]]:
+        """The tries that have a value with a seed, in their order."""
+        found = defaultdict(list)
+        for one in self.by_id.values():
+            for pair in one.by_seed.items():
+                found[pair].append(one)
+        return found
+
     def of_trial(self, trial_id: int) -> Try:
         """Returns the try to which a trial belongs. Raises `StopIteration` if it belongs to none."""
         return next(one for one in self.by_id.values() if any(each.row.trial_id == trial_id for each in one.trials))
