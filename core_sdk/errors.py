@@ -61,7 +61,9 @@
     │   ├── TrialNotFoundError
     │   ├── ExperimentNotFoundError
     │   ├── ModelNotFoundError
+    │   ├── StudyNotFoundError                a study, or the try of one
     │   └── NotRecordedError                  a metric, a group or an attempt
+    ├── AlreadyTriedError                     something like it was tried, so that nothing was begun
     ├── ExperimentError                       a submitted experiment
     │   └── CodeDamagedError
     ├── TextChangedError                      notes or a description, which somebody else has changed
@@ -763,6 +765,24 @@ class ModelNotFoundError(NotFoundError):
         super().__init__(f"there is no model {model!r} in {home}. `core-sdk model list` shows those that exist.")
 
 
+class StudyNotFoundError(NotFoundError):
+    """There is no such study, or a trial belongs to none."""
+
+    @classmethod
+    def named(cls, name: str, home: Path) -> StudyNotFoundError:
+        return cls(f"there is no study {name!r} in the home {home}: `core-sdk study begin` begins one")
+
+    @classmethod
+    def here(cls, directory: Path) -> StudyNotFoundError:
+        return cls(
+            f"no study was begun in the directory {directory}: `core-sdk study begin NAME --metric METRIC` begins one"
+        )
+
+    @classmethod
+    def of_trial(cls, trial_id: int) -> StudyNotFoundError:
+        return cls(f"trial {trial_id} belongs to no try; `core-sdk trial verdict` decides about a trial")
+
+
 class NotRecordedError(NotFoundError):
     """A metric, a group or an attempt is asked for of which nothing is recorded."""
 
@@ -770,6 +790,15 @@ class NotRecordedError(NotFoundError):
         """`heading` says what `known` is, which is there instead."""
         self.known = tuple(dict.fromkeys(map(str, known)))
         super().__init__(f"{problem}. {heading}: {', '.join(self.known) or 'none yet'}.")
+
+
+class AlreadyTriedError(CoreSDKError):
+    """Something like it was tried before, so that nothing was begun."""
+
+    def __init__(self, told: str, try_id: int) -> None:
+        """`try_id` is what was tried."""
+        self.try_id = try_id
+        super().__init__(told)
 
 
 class ExperimentError(CoreSDKError):

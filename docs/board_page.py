@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import core_api_page
 
-from core_sdk._analysis.studies._board import Board, BoardLine
+from core_sdk.client import Board, BoardLine
 
 PAGE = Path(__file__).with_name("board.md")
 

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from core_sdk._analysis.studies import Board, BoardLine
 from core_sdk._home.finding.time_ledger import TimeLedger
 from core_sdk.client._comparison import ComparedGroup, Comparison
 from core_sdk.client._functions import (
+    begin_study,
     compare,
     create_experiment,
     create_model,
@@ -31,6 +33,7 @@ from core_sdk.client._functions import (
     get_model_by_id,
     get_model_labels,
     get_models,
+    get_study,
     get_trial,
     iter_trials_metrics,
     list_checkpoints,
@@ -60,6 +63,7 @@ from core_sdk.client._orders.order import (
 from core_sdk.client._orders.order import TrainingState as ExperimentState
 from core_sdk.client._orders.order import TrainingState as TrialState
 from core_sdk.client._steered.checkpoint import DownloadMode
+from core_sdk.client._studies import Study
 from core_sdk.client._tracker import Determined, Tracker, login
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 
@@ -67,6 +71,8 @@ from core_sdk.client._unavailable import FUNCTIONS, unavailable
 CheckpointOrderBy = ExperimentOrderBy = ModelOrderBy = TrialOrderBy = OrderBy
 
 __all__ = [
+    "Board",
+    "BoardLine",
     "Checkpoint",
     "CheckpointOrderBy",
     "CheckpointSortBy",
@@ -87,6 +93,7 @@ __all__ = [
     "ModelVersion",
     "OrderBy",
     "ReportedMedia",
+    "Study",
     "TimeLedger",
     "Tracker",
     "Trial",
@@ -94,6 +101,7 @@ __all__ = [
     "TrialOrderBy",
     "TrialSortBy",
     "TrialState",
+    "begin_study",
     "compare",
     "create_experiment",
     "create_model",
@@ -103,6 +111,7 @@ __all__ = [
     "get_model_by_id",
     "get_model_labels",
     "get_models",
+    "get_study",
     "get_trial",
     "iter_trials_metrics",
     "list_checkpoints",

@@ -26,6 +26,7 @@ def _asking_environment(method: Callable[Concatenate[Tracker, _P], _T]) -> Calla
     return ask
 
 
+begin_study = _asking_environment(Tracker.begin_study)
 compare = _asking_environment(Tracker.compare)
 create_experiment = _asking_environment(Tracker.create_experiment)
 ui = _asking_environment(Tracker.ui)
@@ -37,6 +38,7 @@ list_experiments = _asking_environment(Tracker.list_experiments)
 get_experiment = _asking_environment(Tracker.get_experiment)
 list_trials = _asking_environment(Tracker.list_trials)
 list_checkpoints = _asking_environment(Tracker.list_checkpoints)
+get_study = _asking_environment(Tracker.get_study)
 get_trial = _asking_environment(Tracker.get_trial)
 get_checkpoint = _asking_environment(Tracker.get_checkpoint)
 iter_trials_metrics = stream_trials_metrics = _asking_environment(Tracker.iter_trials_metrics)

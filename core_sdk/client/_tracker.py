@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from core_sdk._execution.steering import models
 from core_sdk._execution.steering.checks import checked_labels
 from core_sdk._ground.environment import Environment
-from core_sdk._ground.records import ModelRecord
+from core_sdk._ground.records import ModelRecord, SearcherMetric, StudyRecord
 from core_sdk._home import Home, View, open_view
+from core_sdk._home.finding.studies import find_study
 from core_sdk._home.finding.time_ledger import TimeLedger, read_ledger
 from core_sdk._home.registry import Registry
 from core_sdk._home.rows import ExperimentRow
@@ -27,6 +28,7 @@ from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 
 if TYPE_CHECKING:
+    from core_sdk.client._studies import Study
     from core_sdk.client._ui import Ui
 
 logger = logging.getLogger("core_sdk.client")
@@ -81,6 +83,43 @@ class Tracker:
         for warning in submitted.warnings:
             logger.warning("%s", warning)
         return self.get_experiment(submitted.experiment_id)
+
+    def begin_study(
+        self,
+        name: str,
+        metric: str,
+        *,
+        smaller_is_better: bool = True,
+        command: Sequence[str] = (),
+        directory: str | os.PathLike[str] | None = None,
+        budget_s: float | None = None,
+        num_seeds: int = 3,
+        num_slots: int = 1,
+    ) -> Study:
+        """Begins a study of a directory, by default the present one, or changes the settings of the one of this name.
+
+        The arguments are those of `core-sdk study begin`: the metric decides, by a trial's best value, `command` is
+        that of a try which names none, and each trial may run for `budget_s`. Raises `InvalidNameError`.
+        """
+        from core_sdk._execution.studies import begin_study
+        from core_sdk.client._studies import Study
+
+        record = StudyRecord(
+            directory=str(Path(directory or Path.cwd()).resolve()),
+            best_by=SearcherMetric(name=metric, smaller_is_better=smaller_is_better).best_name,
+            command=list(command),
+            budget_s=budget_s,
+            num_seeds=num_seeds,
+            num_slots=num_slots,
+        )
+        home = Home.create(self.home.root)
+        return Study(home, begin_study(home, name, record)[0])
+
+    def get_study(self, name: str = "") -> Study:
+        """Finds a study by its name, or without one that of the present directory. Raises `StudyNotFoundError`."""
+        from core_sdk.client._studies import Study
+
+        return Study(self.home, find_study(self.home, name, Path.cwd()))
 
     def list_experiments(
         self,

@@ -4,6 +4,8 @@ from core_sdk._analysis.studies._alarms import imported_elsewhere
 from core_sdk._analysis.studies._board import (
     MOST_BYTES,
     Board,
+    BoardLine,
+    already_tried_text,
     board_line,
     board_text,
     difference_text,

@@ -12,6 +12,7 @@ from core_sdk._ground.records import SearcherMetric, StudyRecord, format_number
 from core_sdk._home import Home, View
 from core_sdk._home.finding.noise import CONFIDENCE, Mark
 from core_sdk._home.finding.running import Running, read_running
+from core_sdk._home.finding.similar import Likeness
 from core_sdk._home.finding.tries import Tries, Try, TryState, read_tries, value_of
 
 MOST_BYTES = 2048
@@ -266,6 +267,17 @@ def value_text(one: BoardLine) -> str:
 def at_step_text(one: BoardLine) -> str:
     """Returns up to which step a try is compared that still runs; empty for one that has ended."""
     return "" if one.at_step is None else f" at step {one.at_step}"
+
+
+def already_tried_text(likeness: Likeness, known: Try, tries: Tries) -> str:
+    """Returns what is told instead of a try that is like a known one."""
+    line = board_line(tries, known)
+    state = {"keep": "kept", "discard": "discarded"}.get(line.verdict, line.state)
+    value = "" if line.value is None else f", {value_text(line)} (n = {line.num_values})"
+    hows = {"equal": "", "same change": " with the same change", "like words": f" as {line.hypothesis!r}"}
+    by = "" if known.has_ended else f" by {line.author}"
+    what = "adds seeds to it" if likeness == "equal" else "runs it"
+    return f"tried as {line.try_id}{hows[likeness]}{by}: {state}{value}. `--again` {what}"
 
 
 def difference_text(one: BoardLine) -> str:

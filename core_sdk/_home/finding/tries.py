@@ -56,6 +56,9 @@ class Try:
             return "failed"
         return "ended" if all(map(has_value_of_end, self.trials)) else "stopped"
 
+    def has_trial(self, trial_id: int) -> bool:
+        return any(each.row.trial_id == trial_id for each in self.trials)
+
     @property
     def has_ended(self) -> bool:
         return self.state not in ("queued", "running")
@@ -99,7 +102,7 @@ class Tries:
 
     def of_trial(self, trial_id: int) -> Try:
         """Returns the try to which a trial belongs. Raises `StopIteration` if it belongs to none."""
-        return next(one for one in self.by_id.values() if any(each.row.trial_id == trial_id for each in one.trials))
+        return next(one for one in self.by_id.values() if one.has_trial(trial_id))
 
     def parent_of(self, one: Try) -> Try | None:
         return None if one.row.parent is None else self.by_id.get(one.row.parent)

@@ -8,13 +8,12 @@ from typing import Annotated
 
 import click
 
-from core_sdk._ground.records import SearcherMetric, StudyRecord, check_name, fields_of
-from core_sdk._home import Home, open_view
-from core_sdk._home.finding.tries import study_here
+from core_sdk._ground.records import SearcherMetric, StudyRecord, fields_of
+from core_sdk._home import open_view
+from core_sdk._home.finding.studies import find_study
 from core_sdk._interfaces.cli._arguments import SmallerIsBetter, parse_duration, parse_slots
 from core_sdk._interfaces.cli._group import command_group
 from core_sdk._interfaces.cli._home import make_home, open_home
-from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsJson, Fields, choose_form
 from core_sdk._interfaces.render.output import print_object
 from core_sdk._interfaces.render.text import printable
@@ -52,24 +51,19 @@ def begin(
     All who try something in this directory, or below it, belong to the study. Another `begin` with the same name
     changes these settings for the tries that follow.
     """
-    home = make_home()
-    decides = SearcherMetric(name=check_name("the metric", metric), smaller_is_better=smaller_is_better is not False)
-    study = StudyRecord(
+    from core_sdk._execution.studies import begin_study
+
+    record = StudyRecord(
         directory=str(Path.cwd().resolve()),
-        best_by=decides.best_name,
+        best_by=SearcherMetric(name=metric, smaller_is_better=smaller_is_better is not False).best_name,
         command=shlex.split(script),
         budget_s=budget,
         num_seeds=seeds,
         num_slots=slots,
     )
-    folder = home.find_or_create_experiment(check_name("the experiment's name", name))
-    with folder.edit() as record:
-        is_changed = record.study is not None
-        record.study, record.searcher_metric = study, decides
+    study, is_changed = begin_study(make_home(), name, record)
     verb = "changed" if is_changed else "began"
-    click.echo(
-        f'{verb} the study {name}, experiment {folder.experiment_id}: `core-sdk try "HYPOTHESIS"` tries the code'
-    )
+    click.echo(f'{verb} the study {name}, experiment {study.experiment_id}: `core-sdk try "HYPOTHESIS"` tries the code')
 
 
 def board(
@@ -88,31 +82,14 @@ def board(
 
     form = choose_form(as_json, fields=fields)
     home = open_home()
-    experiment_id, record = named_study(home, study)
+    found = find_study(home, study, Path.cwd())
     if any((home.root / "tries").glob("*.json")):  # few boards need what serves the line
         from core_sdk._execution.studies import ensure_served
 
         ensure_served(home)
     with open_view(home) as view:
-        found = read_board(home, view, experiment_id, record)
+        told = read_board(home, view, found.experiment_id, found.record)
     if form.is_json:
-        print_object(fields_of(found), form.fields)
+        print_object(fields_of(told), form.fields)
     else:
-        click.echo("\n".join(map(printable, board_text(found).split("\n"))))
-
-
-def named_study(home: Home, name: str) -> tuple[int, StudyRecord]:
-    """Returns the study of this name, or that of this directory. If there is none, ends the command."""
-    if name:
-        folder = home.find_experiment(name)
-        study = None if folder is None else folder.read().study
-        if folder is None or study is None:
-            say(f"there is no study {name!r} in the home {home.root}: `core-sdk study begin` begins one")
-            raise click.exceptions.Exit(3)
-        return folder.experiment_id, study
-    experiment_id = study_here(home, str(Path.cwd().resolve()))
-    study = None if experiment_id is None else home.experiment(experiment_id).read().study
-    if experiment_id is None or study is None:
-        say("no study was begun in this directory: `core-sdk study begin NAME --metric METRIC` begins one")
-        raise click.exceptions.Exit(3)
-    return experiment_id, study
+        click.echo("\n".join(map(printable, board_text(told).split("\n"))))

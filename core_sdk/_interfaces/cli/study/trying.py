@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from core_sdk._ground.records import SearcherMetric, StudyRecord
+from core_sdk._home.finding.studies import find_study, tries_to_await
 from core_sdk._interfaces.cli._arguments import Hparams, parse_duration, parse_hparams
 from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import MaybeTrialIds, trial_option
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.cli.study.commands import OfStudy, named_study
+from core_sdk._interfaces.cli.study.commands import OfStudy
 from core_sdk._interfaces.render.text import printable
 from core_sdk._interfaces.signatures import Argument, Option
 
 if TYPE_CHECKING:
-    from core_sdk._execution.studies import AlreadyTried
     from core_sdk._home import Home
     from core_sdk._home.finding.facts import Facts
     from core_sdk._home.finding.tries import Tries, TryState
@@ -68,11 +67,12 @@ def try_code(
 
     Exit status: 0 all trials have ended, 1 one has failed, 75 one was stopped, 124 --timeout was over, and it goes on.
     """
+    from core_sdk._analysis.studies import already_tried_text
     from core_sdk._execution.studies import AlreadyTried, TryRequest, await_tries, begin_try, exit_status_of_try
     from core_sdk._ground.environment import author as known_author
 
     home = open_home()
-    experiment_id, record = named_study(home, study)
+    found = find_study(home, study, Path.cwd())
     request = TryRequest(
         hypothesis=hypothesis,
         directory=Path.cwd(),
@@ -86,13 +86,13 @@ def try_code(
         is_stopped_if_behind=stop_if_behind,
     )
     try:
-        begun = begin_try(home, experiment_id, record, request)
+        begun = begin_try(home, found.experiment_id, found.record, request)
     except ValueError as error:
         if type(error) is not ValueError:
             raise
         raise click.BadParameter(str(error)) from None
     if isinstance(begun, AlreadyTried):
-        say(_told(begun))
+        say(already_tried_text(begun.likeness, begun.known, begun.tries))
         raise click.exceptions.Exit(ExitCode.USAGE)
     if detach:
         click.echo(begun.try_id)
@@ -103,7 +103,7 @@ def try_code(
     say(f"try {begun.try_id}{varied} with {len(begun.trial_ids)} {more}seeds: trials {ids}")
     for _ in await_tries(home, {begun.try_id: begun.trial_ids}, math.inf if timeout is None else timeout):
         pass
-    tries = _read(home, experiment_id, record)
+    tries = found.read(home)
     _show(home, tries, begun.try_id)
     raise click.exceptions.Exit(exit_status_of_try([tries.by_id[begun.try_id].state]))
 
@@ -124,17 +124,13 @@ def wait(
     from core_sdk._execution.studies import await_tries, exit_status_of_try
 
     home = open_home()
-    experiment_id, record = named_study(home, study)
-    tries = _read(home, experiment_id, record)
-    wanted = (
-        [tries.of_trial(each) for each in ids] if ids else [one for one in tries.by_id.values() if not one.has_ended]
-    )
-    trials = {one.try_id: [each.row.trial_id for each in one.trials] for one in wanted}
+    found = find_study(home, study, Path.cwd())
+    wanted = tries_to_await(found.read(home), ids or ())
     if not wanted:
         say("no try of the study runs, or waits for slots")
     seen: list[TryState] = []
-    for try_id in await_tries(home, trials, math.inf if timeout is None else timeout, is_any_enough=any_is_enough):
-        tries = _read(home, experiment_id, record)
+    for try_id in await_tries(home, wanted, math.inf if timeout is None else timeout, is_any_enough=any_is_enough):
+        tries = found.read(home)
         one = tries.by_id[try_id]
         line = board_line(tries, one)
         told = [
@@ -152,14 +148,6 @@ def wait(
     raise click.exceptions.Exit(exit_status_of_try(seen))
 
 
-def _read(home: Home, experiment_id: int, study: StudyRecord) -> Tries:
-    from core_sdk._home import open_view
-    from core_sdk._home.finding.tries import read_tries
-
-    with open_view(home) as view:
-        return read_tries(view, experiment_id, SearcherMetric.named(study.best_by))
-
-
 def _show(home: Home, tries: Tries, try_id: int) -> None:
     from core_sdk._analysis.evidence import read_evidence
     from core_sdk._home import open_view
@@ -172,15 +160,3 @@ def _show(home: Home, tries: Tries, try_id: int) -> None:
 def _most_telling(trials: Sequence[Facts]) -> int:
     failed = [each.row.trial_id for each in trials if each.row.state == "ERROR"]
     return failed[0] if failed else trials[0].row.trial_id
-
-
-def _told(found: AlreadyTried) -> str:
-    from core_sdk._analysis.studies import board_line, value_text
-
-    line = board_line(found.tries, found.known)
-    state = {"keep": "kept", "discard": "discarded"}.get(line.verdict, line.state)
-    value = "" if line.value is None else f", {value_text(line)} (n = {line.num_values})"
-    hows = {"equal": "", "same change": " with the same change", "like words": f" as {line.hypothesis!r}"}
-    by = "" if found.known.has_ended else f" by {line.author}"
-    what = "adds seeds to it" if found.likeness == "equal" else "runs it"
-    return f"tried as {line.try_id}{hows[found.likeness]}{by}: {state}{value}. `--again` {what}"
