@@ -10,5 +10,5 @@ The verbs stand here once. Command line, client and the tools of agents only cal
 from core_sdk._execution.studies._restoring import check_out
 from core_sdk._execution.studies._serving import ensure_served
 from core_sdk._execution.studies._trying import AlreadyTried, TryRequest, begin_try
-from core_sdk._execution.studies._verbs import Decided, begin_study, code_difference, discard, keep
+from core_sdk._execution.studies._verbs import DecidedTry, begin_study, code_difference, discard, keep
 from core_sdk._execution.studies._waiting import await_tries, exit_status_of_try

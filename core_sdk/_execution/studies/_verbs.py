@@ -18,7 +18,7 @@ from core_sdk.errors import CodeDirectoryError, StudyNotFoundError
 
 
 @dataclass(frozen=True)
-class Decided:
+class DecidedTry:
     """What was decided about a try."""
 
     try_id: int
@@ -42,7 +42,7 @@ def begin_study(home: Home, name: str, study: StudyRecord) -> tuple[FoundStudy, 
     return FoundStudy(folder.experiment_id, name, study), is_changed
 
 
-def keep(home: Home, trial_id: int, why: str, *, branch: str = "", directory: Path | None = None) -> Decided:
+def keep(home: Home, trial_id: int, why: str, *, branch: str = "", directory: Path | None = None) -> DecidedTry:
     """Keeps a try, so that the next ones vary it. `branch` of the repository at `directory` moves on to its code.
 
     Raises `TrialNotFoundError`, `StudyNotFoundError`, `CodeDirectoryError`, or `TextChangedError`.
@@ -53,7 +53,7 @@ def keep(home: Home, trial_id: int, why: str, *, branch: str = "", directory: Pa
     return _decide(home, found, "keep", why)
 
 
-def discard(home: Home, trial_id: int, why: str, *, restore_in: Path | None = None) -> Decided:
+def discard(home: Home, trial_id: int, why: str, *, restore_in: Path | None = None) -> DecidedTry:
     """Discards a try. The directory `restore_in` gets the code of its parent back.
 
     Raises the errors of `keep`. The code of a directory that belongs to no try is not replaced.
@@ -86,11 +86,11 @@ def code_difference(home: Home, found: FoundTry, other_id: int | None = None) ->
     return other, [line for each in changed.values() for line in each]
 
 
-def _decide(home: Home, found: FoundTry, verdict: str, why: str) -> Decided:
+def _decide(home: Home, found: FoundTry, verdict: str, why: str) -> DecidedTry:
     trials.describe(home, found.one.try_id, verdict=verdict, verdict_reason=why)
     difference = found.tries.to_parent(found.one)
     told = "" if difference is None else _doubt(verdict, difference, found.tries)
-    return Decided(found.one.try_id, told and f"try {found.one.try_id}: {told}")
+    return DecidedTry(found.one.try_id, told and f"try {found.one.try_id}: {told}")
 
 
 def _doubt(verdict: str, difference: MeanDifference, tries: Tries) -> str:

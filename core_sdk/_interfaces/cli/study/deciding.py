@@ -15,7 +15,7 @@ from core_sdk._interfaces.render.text import printable
 from core_sdk._interfaces.signatures import Argument, Option
 
 if TYPE_CHECKING:
-    from core_sdk._execution.studies import Decided
+    from core_sdk._execution.studies import DecidedTry
 
 Why = Annotated[str, Argument(help="The reason.", show_default=False)]
 
@@ -93,7 +93,7 @@ def code(
     click.echo("\n".join(told) if every else bounded(MOST_BYTES, told))
 
 
-def _tell(decided: Decided, verdict: str) -> None:
+def _tell(decided: DecidedTry, verdict: str) -> None:
     if decided.warning:
         say(decided.warning)
     click.echo(f"try {decided.try_id}: {verdict}")
