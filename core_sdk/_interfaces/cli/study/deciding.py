@@ -31,9 +31,9 @@ def keep(
 
     core-sdk keep 4 "twice the accuracy, beyond noise"
     """
-    from core_sdk._execution import studies
+    from core_sdk._execution.studies import keep as keep_try
 
-    _tell(studies.keep(open_home(), trial_id, why, branch=branch), "keep")
+    _tell(keep_try(open_home(), trial_id, why, branch=branch), "keep")
 
 
 def discard(
@@ -50,9 +50,9 @@ def discard(
 
     core-sdk discard 4 "no better than its parent" --restore
     """
-    from core_sdk._execution import studies
+    from core_sdk._execution.studies import discard as discard_try
 
-    decided = studies.discard(open_home(), trial_id, why, restore_in=Path.cwd() if restore else None)
+    decided = discard_try(open_home(), trial_id, why, restore_in=Path.cwd() if restore else None)
     _tell(decided, "discard")
     if decided.restored is not None:
         click.echo(f"restored the parent's code: {', '.join(decided.restored[:10]) or 'nothing differs'}")
