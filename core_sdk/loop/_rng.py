@@ -10,10 +10,11 @@ import contextlib
 import ctypes
 import functools
 import random
+import struct
 import sys
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -23,8 +24,11 @@ _GAMMA = 0x9E3779B97F4A7C15
 _FACTOR_1, _FACTOR_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = 30, 27, 31
 
-# The state of a Mersenne Twister in the memory of NumPy: 624 words of 32 bits, and the position in them.
+# The state of a Mersenne Twister in memory: 624 words of 32 bits, before (Python) or behind them (NumPy) the position.
 _TWISTER_BYTES = 625 * 4
+
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 def key(*parts: int | str) -> int:
@@ -123,24 +127,13 @@ def kept(*, all_devices: bool = True) -> Iterator[None]:
         state.restore()
 
 
-class GeneratorState:
+class GeneratorState(Protocol):
     """The state of one global generator, for this process only."""
-
-    def __init__(
-        self, read: Callable[[], Any], set: Callable[[Any], object], comparable: Callable[[Any], object] = lambda it: it
-    ) -> None:
-        """Functions read and set the state. `comparable` makes equal values of equal states."""
-        self._read = read
-        self._set = set
-        self._comparable = comparable
-        self._state = read()
 
     def is_current(self) -> bool:
         """Returns whether nothing has been drawn or seeded since."""
-        return self._comparable(self._state) == self._comparable(self._read())
 
-    def restore(self) -> None:
-        self._set(self._state)
+    def restore(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -155,8 +148,8 @@ class CPUGenerator:
 def cpu_generators() -> tuple[CPUGenerator, ...]:
     """Returns the generators of Python and torch, and NumPy's if it is installed."""
     generators = [
-        CPUGenerator(random.seed, lambda: GeneratorState(random.getstate, random.setstate)),
-        CPUGenerator(_seed_torch, _torch_state),
+        CPUGenerator(random.seed, _python_state),
+        CPUGenerator(_seed_torch, _TorchState),
     ]
     return (*generators, *([CPUGenerator(_seed_numpy, _numpy_state)] if _numpy_random() else []))
 
@@ -205,12 +198,91 @@ def _seed_numpy(seed: int) -> None:
     _numpy_random().seed(seed & 0xFFFFFFFF)  # an array of all 64 bits would take five times as long
 
 
-def _torch_state() -> GeneratorState:
-    return GeneratorState(torch.default_generator.get_state, torch.default_generator.set_state, _bytes_of)
+class _AnyState(GeneratorState):
+    """The state of any generator, of which there are functions that read and set it."""
+
+    def __init__(
+        self, read: Callable[[], Any], set: Callable[[Any], object], comparable: Callable[[Any], object] = lambda it: it
+    ) -> None:
+        """`comparable` makes equal values of equal states."""
+        self._read = read
+        self._set = set
+        self._comparable = comparable
+        self._state = read()
+
+    def is_current(self) -> bool:
+        return self._comparable(self._state) == self._comparable(self._read())
+
+    def restore(self) -> None:
+        self._set(self._state)
 
 
-def _bytes_of(state: torch.Tensor) -> bytes:
-    return ctypes.string_at(state.data_ptr(), state.numel())
+class _TorchState(GeneratorState):
+    __slots__ = ("_state",)
+
+    def __init__(self) -> None:
+        self._state = torch.default_generator.get_state()
+
+    def is_current(self) -> bool:
+        own, current = self._state, torch.default_generator.get_state()
+        return own.numel() == current.numel() and _memcmp(own.data_ptr(), current.data_ptr(), own.numel()) == 0
+
+    def restore(self) -> None:
+        torch.default_generator.set_state(self._state)
+
+
+class _PythonState(GeneratorState):
+    """The state of `random` in a known memory, which is read in a thirtieth of the time of `random.getstate()`."""
+
+    __slots__ = ("_generator", "_memory", "_state")
+
+    def __init__(self, generator: Any, memory: Any) -> None:
+        self._generator = generator
+        self._memory = memory
+        self._state = memory.raw, generator.gauss_next
+
+    def is_current(self) -> bool:
+        return self._state == (self._memory.raw, self._generator.gauss_next)
+
+    def restore(self) -> None:
+        self._memory.raw, self._generator.gauss_next = self._state
+
+
+class _TwisterState(GeneratorState):
+    """The state of a Mersenne Twister of NumPy in a known memory that keeps no second normal number of a pair."""
+
+    __slots__ = ("_memory", "_random", "_twister", "_words")
+
+    def __init__(self, numpy_random: Any, twister: Any, memory: Any, words: bytes) -> None:
+        self._random = numpy_random
+        self._twister = twister
+        self._memory = memory
+        self._words = words
+
+    def is_current(self) -> bool:
+        return self._random.get_bit_generator() is self._twister and bool(self._memory.raw == self._words)
+
+    def restore(self) -> None:
+        if not self.is_current():
+            self._random.set_bit_generator(self._twister)  # drops the second number of a pair
+            self._memory.raw = self._words
+
+
+def _python_state() -> GeneratorState:
+    generator, memory = _memory_of_python()
+    return _AnyState(random.getstate, random.setstate) if memory is None else _PythonState(generator, memory)
+
+
+@functools.cache
+def _memory_of_python() -> tuple[Any, Any]:
+    """Returns the generator behind `random`, and the memory of its position and words; None if that is unknown."""
+    generator: Any = random.getstate.__self__  # type: ignore[attr-defined]
+    size = object.__basicsize__ + _TWISTER_BYTES
+    if sys.implementation.name != "cpython" or type(generator).__basicsize__ < size:
+        return generator, None
+    memory = (ctypes.c_char * _TWISTER_BYTES).from_address(id(generator) + object.__basicsize__)
+    *words, position = random.getstate()[1]
+    return generator, memory if memory.raw == struct.pack("=625I", position, *words) else None
 
 
 def _numpy_state() -> GeneratorState:
@@ -226,28 +298,14 @@ def _numpy_state() -> GeneratorState:
     if memory.raw != words:
         numpy_random.standard_normal()  # draws the second one of this pair, so that none is kept
         memory.raw = words
-        return _twister_state(numpy_random, memory)
+        return _TwisterState(numpy_random, twister, memory, words)
     numpy_random.set_state((*numpy_random.get_state()[:3], 1, waiting))
     return _any_numpy_state(numpy_random)
 
 
-def _twister_state(numpy_random: Any, memory: Any) -> GeneratorState:
-    """Returns the state of a Mersenne Twister in this memory that keeps no second normal number of a pair."""
-
-    def read() -> tuple[Any, bytes]:
-        return numpy_random.get_bit_generator(), memory.raw
-
-    def set(state: tuple[Any, bytes]) -> None:
-        if read() != state:
-            numpy_random.set_bit_generator(state[0])  # drops the second number of a pair
-            memory.raw = state[1]
-
-    return GeneratorState(read, set)
-
-
 def _any_numpy_state(numpy_random: Any) -> GeneratorState:
     """Returns the state of any generator behind `numpy.random`. Takes 0.2 ms."""
-    return GeneratorState(
+    return _AnyState(
         numpy_random.get_state, numpy_random.set_state, lambda state: (state[1].tobytes(), state[0], *state[2:])
     )
 

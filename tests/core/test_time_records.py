@@ -23,7 +23,7 @@ _R = TypeVar("_R", bound=Record)
 
 @pytest.fixture
 def context(home: Home) -> Iterator[core.Context]:
-    DataWait.take()
+    DataWait.of_process.take()
     with core.init(name="times") as context:
         yield context
 

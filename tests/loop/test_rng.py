@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -124,6 +125,15 @@ def test_a_kept_state_shows_each_draw_and_is_put_back(draw: Callable[[], object]
 
     assert not state.changed()
     assert same(rng.capture(), before)
+
+
+def test_the_state_of_python_is_read_in_its_memory() -> None:
+    """On CPython the memory of the generator behind `random` is known, with which its state is read and set at once."""
+    random.seed(7)
+    _, memory = rng._memory_of_python()
+    position, *words = struct.unpack("=625I", memory.raw)
+
+    assert random.getstate() == (3, (*words, position), None)
 
 
 def test_a_twister_of_numpy_that_was_replaced_is_put_back() -> None:

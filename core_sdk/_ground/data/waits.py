@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+LEAST_S = 0.001
+"""The shortest time that is told."""
+
 
 class DataWait:
     """Loaders add to it, and each report takes what has come together. A process has one training."""
 
-    LEAST_S: ClassVar[float] = 0.001
-    """The shortest time that is told."""
-    seconds: ClassVar[float] = 0.0
+    of_process: ClassVar[DataWait]
 
-    @classmethod
-    def take(cls) -> float | None:
+    # No attribute of the class, whose every change makes Python look up all attributes of the class again.
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def take(self) -> float | None:
         """Returns the time since the last call in whole milliseconds, or None; the rest is kept for the next call."""
-        if cls.seconds < cls.LEAST_S:
+        if self.seconds < LEAST_S:
             return None
-        taken = round(cls.seconds, 3)
-        cls.seconds -= taken
+        taken = round(self.seconds, 3)
+        self.seconds -= taken
         return taken
+
+
+DataWait.of_process = DataWait()

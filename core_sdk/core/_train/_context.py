@@ -184,7 +184,7 @@ class TrainContext(OfOneProcess):
         with self._journal.lock:
             self._ledger.enter(group, steps_completed, names, checkpoint, may_repeat=replace)
             self._journal.append_under_lock(
-                Report(time.time(), group, steps_completed, metrics, batches, json_metrics, loading_s=DataWait.take())
+                Report(time.time(), group, steps_completed, metrics, batches, json_metrics, DataWait.of_process.take())
             )
         resumption = self._resumption
         if resumption is not None:

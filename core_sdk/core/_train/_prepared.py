@@ -7,7 +7,7 @@ from math import isfinite
 from time import time
 from typing import TypeAlias
 
-from core_sdk._ground.data.waits import DataWait
+from core_sdk._ground.data.waits import LEAST_S, DataWait
 from core_sdk._ground.records import MAX_INT, Report
 from core_sdk._home.journal import Journal
 from core_sdk.core._train._ledger import NewestSteps
@@ -29,7 +29,8 @@ def prepared_report(group: str, newest: NewestSteps, journal: Journal) -> Record
         isfinite: Callable[[float], bool] = isfinite,
         time: Callable[[], float] = time,
         make: type[Report] = Report,
-        wait: type[DataWait] = DataWait,
+        wait: DataWait = DataWait.of_process,
+        least_s: float = LEAST_S,
         group: str = group,
         newest: NewestSteps = newest,
         journal: Journal = journal,
@@ -46,7 +47,7 @@ def prepared_report(group: str, newest: NewestSteps, journal: Journal) -> Record
             if not newest.step < steps_completed < MAX_INT or tuple(metrics) != newest.layout:
                 return False
             newest.step = steps_completed
-            loading_s = wait.take() if wait.seconds >= wait.LEAST_S else None
+            loading_s = wait.take() if wait.seconds >= least_s else None
             journal.append_under_lock(make(time(), group, steps_completed, metrics, None, None, loading_s))
         return True
 

@@ -61,7 +61,7 @@ class Fetching(Dataset[Any]):
             return rows
         if self._draws_nothing:
             return self._batch(draw, ())
-        state = rng.CPUState()
+        state, is_unchanged = rng.CPUState(), False
         try:
             if self._drawn is None:
                 watch = _GeneratorWatch()
@@ -77,9 +77,11 @@ class Fetching(Dataset[Any]):
                         raise
                 else:
                     if not self._has_drawn_late(state, self._drawn):
+                        is_unchanged = not self._drawn
                         return batch
         finally:
-            state.restore()
+            if not is_unchanged:
+                state.restore()
 
     def _has_drawn_late(self, before: rng.CPUState, drawn: set[rng.CPUGenerator]) -> bool:
         """Returns whether generators that were not seeded have been used. Puts them back, and adds them to `drawn`."""
@@ -107,14 +109,17 @@ class Fetching(Dataset[Any]):
             indices, gives_several = [indices], True
         elif self._fetches_at_once and self._form != "one sample":
             fetch, indices, gives_several = self._dataset.__getitems__, [indices], True
-        fetched = []
+        fetched: list[Any] = []
         try:
-            for offset, index in enumerate(indices):
-                if seeds:
+            if seeds:
+                for offset, index in enumerate(indices):
                     key = rng.key_of(self._sample_key, number + offset)
                     for seed in seeds:
                         seed(key)
-                fetched.append(fetch(index))
+                    fetched.append(fetch(index))
+            else:
+                for index in indices:
+                    fetched.append(fetch(index))
         except Exception as error:
             error.add_note(f"This came from the dataset when it was asked for {index!r}, in epoch {draw.epoch}.")
             raise

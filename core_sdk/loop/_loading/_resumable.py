@@ -348,14 +348,15 @@ def _stream(source: Source, progress: _DataProgress) -> Generator[tuple[Draw, An
 
     Does not refer to the loader: without a reference cycle, the workers end as soon as the loader is dropped.
     """
-    begun = time.perf_counter()
+    clock, wait = time.perf_counter, DataWait.of_process
+    begun = clock()
     for draw, batch in source.stream(progress.position):
-        DataWait.seconds += time.perf_counter() - begun
+        wait.seconds += clock() - begun
         progress.draw = draw
         progress.batches += 1
         progress.samples += draw.num_global
         yield draw, batch
-        begun = time.perf_counter()
+        begun = clock()
 
 
 def _end_workers(loader: weakref.ref[ResumableLoader], pid: int) -> None:
