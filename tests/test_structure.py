@@ -182,7 +182,8 @@ _FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_fields", "_make", "_r
     "_results",
     "_save_checkpoint",  # transformers, as the next one
     "_save_rng_state",
-    "_call_impl",  # torch, as the next ones
+    "_BaseDataLoaderIter",  # torch, as the next ones
+    "_call_impl",
     "_compiled_call_impl",
     "_maybe_wrap_command_args_with_numa_binding",
     "_orig_mod",

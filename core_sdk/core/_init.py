@@ -16,12 +16,14 @@ from core_sdk._ground.environment import (
     launch_directory,
     left_job,
     run_info,
+    signs_directory,
     torchrun_launch,
 )
 from core_sdk._ground.files import file_url
 from core_sdk._ground.guards import Guard, checked_guards
 from core_sdk._ground.keywords import says_what_is_meant
 from core_sdk._ground.records import ClusterInfo
+from core_sdk._ground.signs import SignsOfLife
 from core_sdk._home import Home
 from core_sdk._home.attempts.claiming import Attempt
 from core_sdk._home.attempts.definition import Definition
@@ -192,7 +194,9 @@ def init(
     attempt = claim_together(home, info, definition, ranks)
     if ranks.is_chief:
         record_policy(attempt, configured)
-    recorders = _recorders(attempt) if ranks.is_chief else []
+    recorders: list[Service] = _recorders(attempt) if ranks.is_chief else []
+    if (directory := signs_directory()) is not None:
+        recorders.append(SignsOfLife(directory, ranks.rank))
     if (path := fingerprints_path()) is not None:
         from core_sdk.core._recorders._fingerprints import FingerprintRecorder, path_of_rank  # only checks need it
 

@@ -7,10 +7,12 @@ import ctypes
 import fcntl
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -29,9 +31,10 @@ from core_sdk._execution.agent._messages import (
     TypeInput,
 )
 from core_sdk._execution.agent._plain_lines import PlainLines
+from core_sdk._execution.agent.stalls import StallWatch
 from core_sdk._execution.experiments.reviving import revive_master
 from core_sdk._ground.alive import AliveLock
-from core_sdk._ground.environment.names import RUN_INFO_VARIABLE
+from core_sdk._ground.environment.names import RUN_INFO_VARIABLE, SIGNS_VARIABLE
 from core_sdk._ground.ownership import give_to_owner_of
 from core_sdk._ground.records import ExitRecord, Settled
 from core_sdk._ground.typed_lines import from_line, to_line
@@ -104,6 +107,10 @@ class _AttemptCommand:
         self._has_ended = threading.Event()
         self._is_late = threading.Event()
         self._pid = os.getpid()
+        self._stall = ""
+        """The words about the stall for which the command was killed; empty if it was not."""
+        self._num_restarts = 0
+        self._signs = Path(tempfile.mkdtemp(prefix="core-sdk-signs-"))
 
     def run(self, messages: Iterator[AgentMessage]) -> None:
         """Runs the command, until it has ended, its end is recorded, and no process writes its output any more."""
@@ -123,16 +130,23 @@ class _AttemptCommand:
             threading.Thread(target=self._end_with, args=[self._order.ends_with], daemon=True).start()
         if self._order.time_limit_s is not None:
             threading.Thread(target=self._limit, args=[self._order.time_limit_s], daemon=True).start()
+        watch = None
+        if self._order.stall_bounds is not None and sys.platform == "linux":
+            watch = StallWatch(self._folder, self._signs, self._order.stall_bounds, self._tell_stall)
+            watch.start()
         code, unkillable, copying = self._await(guardian, process, output)
-        while not unkillable and (again := self._go_back(code)) is not None:
+        while not unkillable and (again := self._start_again(code)) is not None:
             code, unkillable, copying = self._await(guardian, *again)
         self._has_ended.set()
+        if watch is not None:
+            watch.close()
+        shutil.rmtree(self._signs, ignore_errors=True)
         if self._is_late.is_set() and code in _KILLED:
             with contextlib.suppress(OSError):
                 self._folder.append_change(
                     Settled(time=time.time(), state="CANCELED", reason=self._too_late(), attempt=self._order.attempt)
                 )
-        problems = end_attempt(self._folder, self._order.attempt, self._lock, code)
+        problems = end_attempt(self._folder, self._order.attempt, self._lock, code, self._stall)
         if self._ticket is not None:
             # Processes that cannot be killed keep the slots, by their traces.
             (self._ticket.leave if unkillable else self._ticket.release)()
@@ -168,8 +182,15 @@ class _AttemptCommand:
         with self._reaping:
             return process.wait(), unkillable, copying
 
-    def _go_back(self, code: int) -> tuple[subprocess.Popen[bytes], int] | None:
-        """Starts the command again if a guard lets the trial go back. Returns None if the command is not started.
+    def _tell_stall(self, words: str) -> None:
+        """Tells of ranks that stand still, and kills the command if that is wanted: it could not stop."""
+        self._say(f"core-sdk: stalled: {words}\n")
+        if self._order.restarts_stalled:
+            self._stall = f"stalled: {words}"
+            self._send(signal.SIGKILL)
+
+    def _start_again(self, code: int) -> tuple[subprocess.Popen[bytes], int] | None:
+        """Starts the command again after a stall, or if a guard lets the trial go back. Returns None if it does not.
 
         The trial is held all the while. If this process is killed, whoever resumes the trial lets it go back.
         """
@@ -177,15 +198,20 @@ class _AttemptCommand:
         try:
             if is_asked or not self._lock.is_at(self._folder.supervised_path(self._order.attempt)):
                 return None
-            if not goes_back(self._folder, code):
+            if self._stall and self._num_restarts >= self._order.num_restarts:
                 return None
-            self._folder.write_exit(max(self._folder.attempts()), ExitRecord(time=time.time(), code=code))
+            if not self._stall and not goes_back(self._folder, code):
+                return None
+            self._num_restarts += bool(self._stall)
+            ended = ExitRecord(time=time.time(), code=code, reason=self._stall)
+            self._folder.write_exit(max(self._folder.attempts()), ended)
+            self._stall = ""
             path = begin_next(self._folder)
             if self._terminal is not None:
                 self._terminal = self._terminal.another()
             return self._start({**self._order.variables, RUN_INFO_VARIABLE: str(path.absolute())})
         except (CoreSDKError, OSError) as error:
-            self._say(f"core-sdk: the trial cannot go back: {error}\n")
+            self._say(f"core-sdk: the trial cannot be started again: {error}\n")
             return None
 
     def _start(self, variables: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
@@ -199,7 +225,7 @@ class _AttemptCommand:
             process = subprocess.Popen(
                 order.argv,
                 cwd=order.cwd,
-                env=dict(variables),
+                env={**variables, SIGNS_VARIABLE: str(self._signs)},
                 stdin=self._stdin if self._stdin is not None else sink if self._terminal else subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from core_sdk._ground.signs import StallBounds
+
 
 class AgentOrder(msgspec.Struct, frozen=True, tag=True):
     """The attempt that the agent is to start, and its first message. Descriptors come with it, in the order named."""
@@ -30,6 +32,12 @@ class AgentOrder(msgspec.Struct, frozen=True, tag=True):
     """The path of the ticket for the slots of the attempt."""
     time_limit_s: float | None = None
     """The time after which the command is asked to stop; None for no limit."""
+    stall_bounds: StallBounds | None = None
+    """When its ranks count as stalled; None if nobody watches."""
+    restarts_stalled: bool = False
+    """Whether it is killed then."""
+    num_restarts: int = 0
+    """How often it is started again after that, by its agent."""
     num_nodes: int = 1
     """The number of nodes on which the attempt runs, each with an agent."""
 

@@ -20,8 +20,9 @@ from core_sdk._execution.agent._messages import (
     SendSignal,
     TypeInput,
 )
-from core_sdk._ground.environment import agent_variables, child_variables
+from core_sdk._ground.environment import agent_variables, child_variables, stall_bounds
 from core_sdk._ground.environment.names import HOME_VARIABLE, RUN_INFO_VARIABLE
+from core_sdk._ground.signs import StallBounds
 from core_sdk._ground.typed_lines import from_line, to_line
 from core_sdk._home.next_attempt import mark_of_attempt
 from core_sdk._machine.processes import Spawner, start_helper
@@ -29,6 +30,10 @@ from core_sdk.errors import CommandError
 
 if TYPE_CHECKING:
     from core_sdk._home.attempts.starting import AttemptStart
+
+
+# As often as experiments do.
+_MAX_RESTARTS = 5
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,9 @@ class Agent:
             ends_with=ends_with,
             ticket=None if start.ticket is None else str(start.ticket.path),
             time_limit_s=start.time_limit_s,
+            stall_bounds=_stall_bounds(),
+            restarts_stalled=_on_stall(start) == "restart",
+            num_restarts=0 if start.folder.read_record().request_id else _MAX_RESTARTS,
             num_nodes=len(start.info.container_addrs),
         )
         descriptors = [start.lock.fileno()]
@@ -175,6 +183,18 @@ class Agent:
         except OSError:
             line = b""
         return from_line(line, AgentAnswer) if line.endswith(b"\n") else None
+
+
+def _stall_bounds() -> StallBounds | None:
+    try:
+        return stall_bounds()
+    except ValueError as error:
+        raise CommandError(str(error), exit_status=2) from None
+
+
+def _on_stall(start: AttemptStart) -> str:
+    """Returns what is done when the ranks of the attempt stand still: "tell", which is the default, or "restart"."""
+    return start.folder.read_record().on_stall or start.info.trial.config.get("on_stall") or "tell"
 
 
 class AgentSpawner(Spawner):

@@ -257,6 +257,9 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     guards: Annotated[
         tuple[Guard, ...], about("[rules about metrics](guards.md), by which trials stop or go back")
     ] = ()
+    on_stall: Annotated[
+        Literal["tell", "restart"], about("[a trial that stands still](stalls.md) is told of, or started again")
+    ] = "tell"
     checkpoint_storage: Annotated[
         StorageSpec | None, about("[where](storage.md) checkpoints lie, and [how many](collection.md) are kept")
     ] = None

@@ -26,6 +26,8 @@
 | `CORE_SDK_WRITER`   | the name under which a script reports about a trial, next to its own program |
 | `CORE_SDK_TRIAL`    | the id or the name of that trial; default: the trial whose script has started this one |
 | `CORE_SDK_AUTHOR`   | the person or the agent that tries something; default: the name of the user      |
+| `CORE_SDK_SIGNS_DIR` | from an agent to the ranks of its node: where they give signs of life             |
+| `CORE_SDK_STALL_BOUNDS` | when a training is stalled: `FACTOR,LEAST_S,MOST_S`, or off; default: 10,60,3600 |
 | `CORE_SDK_STOP_NOTICES` | clouds whose notice of a machine's end is a stop: `gce`, `ec2`, or both with a comma |
 
 The addresses of those clouds' metadata servers are in `GCE_METADATA_HOST` and `AWS_EC2_METADATA_SERVICE_ENDPOINT`. If
@@ -110,7 +112,9 @@ from core_sdk._ground.environment._settings import (
     is_usr1_stop,
     known_grace_s,
     max_media_bytes,
+    signs_directory,
     slot_directory,
+    stall_bounds,
     stop_signals,
     storage_deadline_s,
     writer_variables,

@@ -17,6 +17,7 @@ from core_sdk._ground.environment.names import (
     PASS_VARIABLES_VARIABLE,
     RENDEZVOUS_VARIABLE,
     RUN_INFO_VARIABLE,
+    SIGNS_VARIABLE,
 )
 from core_sdk._ground.masking import is_secret_name, masked_text
 
@@ -147,7 +148,7 @@ def login_variables() -> dict[str, str]:
 
 def agent_variables() -> dict[str, str]:
     """Returns the environment of an agent or a server, which must not belong to the attempt that we may run in."""
-    left = {RUN_INFO_VARIABLE, *marks()}
+    left = {RUN_INFO_VARIABLE, SIGNS_VARIABLE, *marks()}
     return {name: value for name, value in os.environ.items() if name not in left}
 
 

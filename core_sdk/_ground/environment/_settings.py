@@ -18,13 +18,16 @@ from core_sdk._ground.environment.names import (
     MAX_MEDIA_VARIABLE,
     QUIET_VARIABLE,
     RUN_INFO_VARIABLE,
+    SIGNS_VARIABLE,
     SLOTS_VARIABLE,
+    STALL_VARIABLE,
     STOP_NOTICES_VARIABLE,
     STORAGE_DEADLINE_VARIABLE,
     TEST_MODE_VARIABLE,
     TRIAL_VARIABLE,
     WRITER_VARIABLE,
 )
+from core_sdk._ground.signs import StallBounds
 from core_sdk.errors import HomeNotWritableError
 
 _DEFAULT_GRACE_S = 3600.0
@@ -163,6 +166,20 @@ def max_media_bytes() -> int:
     text = os.environ.get(MAX_MEDIA_VARIABLE)
     megabytes = _number(MAX_MEDIA_VARIABLE, text, "megabytes") if text else _DEFAULT_MAX_MEDIA_MB
     return int(megabytes * 10**6)
+
+
+def stall_bounds() -> StallBounds | None:
+    """Returns when a training counts as stalled; None if nobody is to watch. Raises `ValueError`."""
+    try:
+        return StallBounds.parse(text) if (text := os.environ.get(STALL_VARIABLE)) else StallBounds()
+    except ValueError as error:
+        raise ValueError(f"{STALL_VARIABLE}: {error}") from None
+
+
+def signs_directory() -> Path | None:
+    """Returns the directory for the signs of life of the ranks of this node; None if no agent looks at them here."""
+    directory = os.environ.get(SIGNS_VARIABLE)
+    return Path(directory) if directory and Path(directory).is_dir() else None
 
 
 def is_usr1_stop(variables: Mapping[str, str] = os.environ) -> bool:

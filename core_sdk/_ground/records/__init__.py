@@ -75,6 +75,7 @@ from core_sdk._ground.records._journal import (
     Record,
     Report,
     Settled,
+    StallFound,
     StatusSet,
     StopAcknowledged,
     TrialArchivedSet,

@@ -176,6 +176,8 @@ class TrialDescription(msgspec.Struct, kw_only=True):
     """The metric by which it is best, as min.METRIC or max.METRIC; empty leaves that to its experiment."""
     time_limit_s: float | None = None
     """The longest duration of an attempt: then it is asked to stop, and killed if it does not."""
+    on_stall: Literal["", "tell", "restart"] = ""
+    """What is done when its ranks stand still; empty leaves that to its experiment."""
     guards: list[dict[str, Any]] = []
     """The guards of the command line, as maps."""
     try_id: Int64 | None = None

@@ -228,6 +228,15 @@ class Settled(Line, tag="settled"):
     """The trial's newest attempt; 0 if none has begun."""
 
 
+class StallFound(Line, tag="stall"):
+    """The attempt's ranks have given no sign of life for longer than usual, or have gone on after that."""
+
+    attempt: int
+    words: str = ""
+    """The rank that stands, and those that wait for it."""
+    is_over: bool = False
+
+
 class CheckpointUsed(_OfCheckpoint, tag="checkpoint_used"):
     """The attempt uses a checkpoint of another trial, for inference for example."""
 
@@ -276,6 +285,7 @@ Record = (
     | TrialDescribed
     | TrialArchivedSet
     | Settled
+    | StallFound
     | CheckpointUsed
     | StopAcknowledged
     | Dropped

@@ -169,6 +169,10 @@ class TrialFolder:
         except FileNotFoundError:
             return b""
 
+    def stall_path(self, attempt: int) -> Path:
+        """Returns the path of the stacks that were taken when the attempt last stood still."""
+        return self.path / f"{attempt}.stall.txt"
+
     def stop_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.stop"
 

@@ -30,6 +30,7 @@ from core_sdk._ground.records import (
     Report,
     Settled,
     Source,
+    StallFound,
     StopAcknowledged,
     TrialArchivedSet,
     TrialLabelsChanged,
@@ -63,6 +64,7 @@ _COURSE = (
     "last_steps",
     "archived_attempt",
     "settled",
+    "stall",
     "gaps",
     "clock",
 )
@@ -258,6 +260,8 @@ class JournalIndexer:
                 row["gaps"] = _json(gaps | {str(record.attempt): gap_of_settled(record)})
             case TroubleFound():
                 row["good_until"] = record.good_until if record.spoils else row["good_until"]
+            case StallFound():
+                row["stall"] = _json(record)
             case StopAcknowledged():
                 row["stop_source"] = record.source
             case Dropped():

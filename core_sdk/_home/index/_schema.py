@@ -81,6 +81,8 @@ CREATE TABLE attempt (
     archived_attempt INTEGER,
     -- What somebody has settled about the trial, as JSON.
     settled TEXT,
+    -- The last stall that an agent has told of, as JSON.
+    stall TEXT,
     -- Attempt -> what the time after it is, as far as somebody has settled that.
     gaps TEXT,
     -- An `AttemptClock` as JSON, of the chief's journal.

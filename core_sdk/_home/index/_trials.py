@@ -14,7 +14,15 @@ import msgspec
 from core_sdk._ground.alive import is_alive
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.masking import masked_text, masked_values
-from core_sdk._ground.records import CodeRecord, EnvironmentRecord, ExperimentRecord, Settled, from_json, generated_name
+from core_sdk._ground.records import (
+    CodeRecord,
+    EnvironmentRecord,
+    ExperimentRecord,
+    Settled,
+    StallFound,
+    from_json,
+    generated_name,
+)
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.index._blocks import unpack_steps, unpack_times
 from core_sdk._home.index._checkpoints import latest_checkpoints
@@ -241,7 +249,14 @@ def _state(
         return "ERROR", "no attempt has begun"
     num_dropped = sum(row["num_dropped"] for row in of_ranks if row["attempt"] == newest)
     end = _end_told(attempts[0], num_dropped)
-    return trial_state(end, is_running.get((trial_id, newest), True), settled)
+    state, reason = trial_state(end, is_running.get((trial_id, newest), True), settled)
+    return (state, _stall(attempts[-1]["stall"], newest)) if state == "ACTIVE" else (state, reason)
+
+
+def _stall(told: str | None, newest: int) -> str:
+    """Returns what stands still in the newest attempt; empty if nothing does."""
+    found = None if told is None else json_decoder(StallFound)(told)
+    return "" if found is None or found.is_over or found.attempt < newest else f"stalled: {found.words}"
 
 
 def _newest(attempts: Sequence[sqlite3.Row], column: str) -> Any:

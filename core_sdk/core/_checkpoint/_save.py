@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from core_sdk._distributed import DistributedContext, SoloChannel
+from core_sdk._ground.signs import SignsOfLife
 from core_sdk._home.journal import Journal
 from core_sdk._home.storage import (
     Selector,
@@ -103,7 +104,7 @@ class CheckpointSave:
     def open(self) -> Iterator[tuple[Path, str]]:
         """Gives `(path, storage_id)`, and stores the files in the directory `path` at the end of the block."""
         try:
-            with self._opened() as path_and_id:
+            with SignsOfLife.busy(), self._opened() as path_and_id:
                 yield path_and_id
         except BaseException as error:
             self.saves.failure = error

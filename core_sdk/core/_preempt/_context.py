@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 from core_sdk._distributed import DistributedContext
 from core_sdk._ground.pickling import OfOneProcess
 from core_sdk._ground.records import StopAcknowledged
+from core_sdk._ground.signs import SignsOfLife
 from core_sdk._home import Home
 from core_sdk._home.journal import Journal
 from core_sdk.core._preempt._agreement import StopAgreement
@@ -174,6 +175,7 @@ class PreemptContext(OfOneProcess):
         `RuntimeError` before `start()`, and in mode ChiefOnly on other ranks.
         """
         self._num_calls += 1
+        SignsOfLife.beat()
         if self._is_quiet:
             return False
         return self._look(auto_ack)

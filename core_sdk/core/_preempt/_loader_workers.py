@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
+from core_sdk._ground.signs import SignsOfLife
+
 _METHODS_THAT_START_WORKERS = (
     ("torch.utils.data", "DataLoader", "__iter__"),
     ("torchdata.stateful_dataloader", "StatefulDataLoader", "__iter__"),
@@ -63,6 +65,8 @@ class LoaderWorkerStart:
 def protect_loader_workers(stops: Collection[signal.Signals]) -> None:
     """Lets all workers that loaders of this process start from now on leave `stops` to it. Does nothing the next time.
 
+    From then on, each batch of a loader is a sign of life of this rank, too.
+
     It does not import torch: call it again where torch may have been imported meanwhile.
     """
     for module, class_name, method in _METHODS_THAT_START_WORKERS:
@@ -70,6 +74,21 @@ def protect_loader_workers(stops: Collection[signal.Signals]) -> None:
         if loader_class is not None and not hasattr(getattr(loader_class, method), "protects_workers"):
             setattr(loader_class, method, _protecting(getattr(loader_class, method), stops))
             _preload_fork_server()
+    batches: Any = getattr(sys.modules.get("torch.utils.data.dataloader"), "_BaseDataLoaderIter", None)
+    if batches is not None and not hasattr(batches.__next__, "gives_signs"):
+        batches.__next__ = _giving_signs(batches.__next__)
+
+
+def _giving_signs(next_batch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns the method with a sign of life for each batch, also of a validation."""
+
+    @functools.wraps(next_batch)
+    def next_with_sign(batches: Any) -> Any:
+        SignsOfLife.beat()
+        return next_batch(batches)
+
+    next_with_sign.gives_signs = True  # type: ignore[attr-defined]
+    return next_with_sign
 
 
 def _protecting(start_workers: Callable[[Any], Any], stops: Collection[signal.Signals]) -> Callable[[Any], Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from core_sdk._ground.pickling import OfOneProcess
 from core_sdk._ground.records import PhaseEnded
+from core_sdk._ground.signs import SignsOfLife
 from core_sdk._home.journal import Journal
 from core_sdk.core._profiler._collector import FigureCollector, FigureSource
 from core_sdk.errors import JournalError
@@ -83,7 +84,8 @@ class ProfilerContext(OfOneProcess):
             raise ValueError(f"there is no phase {name!r}; the name must be {' or '.join(map(repr, _PHASES))}")
         begun = time.monotonic()
         try:
-            yield
+            with SignsOfLife.busy():
+                yield
         finally:
             lasted = round(time.monotonic() - begun, 3)
             self._journal.append(PhaseEnded(time=time.time(), phase=name, seconds=lasted))

@@ -21,6 +21,7 @@ from core_sdk._ground.data.places import DataPlace, DataPlaces
 from core_sdk._ground.data.waits import DataWait
 from core_sdk._ground.environment import RankPlace, trial_seed, trial_setback
 from core_sdk._ground.records import MAX_SEED
+from core_sdk._ground.signs import SignsOfLife
 from core_sdk.errors import DataError, NotExactError
 from core_sdk.loop._loading._data_identity import data_identity, differences
 from core_sdk.loop._loading._fetching import Fetching
@@ -355,6 +356,7 @@ def _stream(source: Source, progress: _DataProgress) -> Generator[tuple[Draw, An
         progress.draw = draw
         progress.batches += 1
         progress.samples += draw.num_global
+        SignsOfLife.beat()
         yield draw, batch
         begun = clock()
 

@@ -35,6 +35,11 @@ class RunEngine(enum.StrEnum):
     slurm = "slurm"
 
 
+class OnStall(enum.StrEnum):
+    tell = "tell"
+    restart = "restart"
+
+
 def run(
     command: Annotated[list[str], Argument(help="The command to start, after `--`.", show_default=False)],
     name: Annotated[
@@ -83,6 +88,9 @@ def run(
             "may be repeated.",
         ),
     ] = None,
+    on_stall: Annotated[
+        OnStall | None, Option(help="What is done when its ranks stand still.", show_default="tell")
+    ] = None,
     engine: Annotated[
         RunEngine, Option(help="Where it runs: on this machine, or as a job of Slurm.")
     ] = RunEngine.local,
@@ -118,7 +126,7 @@ def run(
     """
     if trial is not None or writer is not None:
         given = (name, trial_name, notes or None, label, hparam, seed, slots, avoid_busy or None, detach or None,
-                 parent, hypothesis or None, metric, smaller_is_better, time_limit, guard)  # fmt: skip
+                 parent, hypothesis or None, metric, smaller_is_better, time_limit, guard, on_stall)  # fmt: skip
         _write(command, trial, writer, is_alone=all(each is None for each in given))
     if engine == RunEngine.local and (nodes > 1 or sbatch or dry_run):
         raise click.BadParameter("--nodes, --sbatch and --dry-run are about Slurm: give --engine slurm, too")
@@ -147,6 +155,7 @@ def run(
             best_by=decides.best_name if decides else "",
             time_limit_s=time_limit,
             guards=guard or [],
+            on_stall=on_stall.value if on_stall else "",
         )
     )
     hparams = parse_hparams(hparam or [])

@@ -1,0 +1,106 @@
+"""When a rank counts as silent, and how it is put into words."""
+
+from __future__ import annotations
+
+import pytest
+
+from core_sdk._execution.agent.stalls._diagnosis import ProcessState, RankState, StackFrame, main_thread, told
+from core_sdk._ground.signs import Pulse, StallBounds
+
+BOUNDS = StallBounds(10, 60, 3600)
+STACKS = """Thread 0x00007f (most recent call first):
+  File "/x/threading.py", line 331 in wait
+  File "/x/other.py", line 2 in run
+
+Current thread 0x00008f (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 327 in wait
+  File "/home/me/train.py", line 88 in step
+  File "/home/me/train.py", line 120 in <module>
+"""
+
+
+def pulse(times: list[float], bounds: StallBounds = BOUNDS) -> Pulse:
+    seen = Pulse(bounds)
+    for count, at in enumerate(times, 1):
+        seen.see(at, count, at)
+    return seen
+
+
+def in_call(*frames: tuple[str, int, str]) -> ProcessState:
+    return ProcessState(7, [StackFrame(*frame) for frame in frames])
+
+
+ALL_REDUCE = in_call(
+    ("/v/site-packages/torch/distributed/distributed_c10d.py", 9, "all_reduce"), ("/me/train.py", 90, "<module>")
+)
+LOADING = in_call(
+    ("/usr/lib/python3.11/selectors.py", 415, "select"),
+    ("/v/site-packages/torch/utils/data/dataloader.py", 1, "_next_data"),
+    ("/me/train.py", 88, "<module>"),
+)
+
+
+def test_who_has_hardly_begun_is_never_silent() -> None:
+    """The first step may compile for an hour."""
+    assert pulse([1.0, 2.0, 3.0, 4.0]).silent_s(9999.0) is None
+
+
+@pytest.mark.parametrize(("gap", "bound"), [(0.01, 60.0), (20.0, 200.0), (900.0, 3600.0)])
+def test_the_bound_follows_the_usual_silence(gap: float, bound: float) -> None:
+    seen = pulse([gap * number for number in range(1, 10)])
+
+    assert seen.silent_s(9 * gap + bound - 0.01) is None
+    assert seen.silent_s(9 * gap + bound + 0.01) == pytest.approx(bound + 0.01)
+
+
+def test_a_save_may_take_as_long_as_saves_take() -> None:
+    """The first one has the longest time; the next ones ten times as long as it."""
+    seen = pulse([float(number) for number in range(1, 10)])
+    seen.see(10.0, 9, 9.0, busy_since=10.0)
+    assert seen.bound_s() == 3600
+    seen.see(40.0, 9, 9.0, busy_since=10.0)
+    seen.see(41.0, 10, 40.5)
+    assert seen.bound_s() == 60
+    seen.see(50.0, 11, 49.0, busy_since=50.0)
+    assert seen.bound_s() == 300
+
+
+def test_who_was_seen_at_work_has_given_a_sign() -> None:
+    seen = pulse([float(number) for number in range(1, 10)])
+
+    seen.excuse(80.0)
+
+    assert seen.silent_s(80.0 + 709) is None
+    assert seen.silent_s(80.0 + 711) is not None
+
+
+def test_bounds_are_read() -> None:
+    assert StallBounds.parse("3,1,9") == StallBounds(3, 1, 9)
+    assert StallBounds.parse("off") is None
+    for text in ("1", "0,1,2", "1,3,2", "a,b,c"):
+        with pytest.raises(ValueError):
+            StallBounds.parse(text)
+
+
+def test_the_main_thread_is_the_last_one() -> None:
+    assert [frame.line for frame in main_thread(STACKS)] == [327, 88, 120]
+
+
+def test_who_waits_for_whom_is_said() -> None:
+    ranks = [RankState(rank, LOADING if rank == 3 else ALL_REDUCE) for rank in range(5)]
+
+    assert told(ranks) == "rank 3 stands in train.py:88 (DataLoader); ranks 0 to 2 and 4 wait for it in all_reduce"
+
+
+def test_a_worker_of_a_loader_is_said() -> None:
+    worker = in_call(("/me/data.py", 5, "__getitem__"))
+
+    assert told([RankState(0, LOADING, workers=[worker])]) == (
+        "it stands in train.py:88 (DataLoader, whose worker pid 7 stands in data.py:5)"
+    )
+
+
+def test_ranks_that_all_wait_are_compared() -> None:
+    ranks = [RankState(0, ALL_REDUCE, count=9), RankState(1, ALL_REDUCE, count=8), RankState(2, ALL_REDUCE, count=9)]
+
+    assert told(ranks) == "ranks 0 to 2 wait for each other in all_reduce; rank 1 is behind the others"
