@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from core_sdk._analysis.charts.experiments import experiment_charts
 from core_sdk._analysis.charts.picture import Picture
 from core_sdk._analysis.reports.html import html_text, media_html, table_html
+from core_sdk._analysis.reports.of_study import study_html
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
 from core_sdk._ground.config import from_mapping, masked, to_mapping, to_yaml
 from core_sdk._home import Home, open_view
@@ -49,6 +50,7 @@ def report_html(home: Home, experiment_id: int) -> str:
         f"<p>Experiment {row.experiment_id}: {row.state}, {len(found)} trials. {html_text(row.description)}</p>",
         f"<pre>{html_text(notes)}</pre>" if notes else "",
         f"<p>Best: {html_text(best)}</p>" if best is not None else "",
+        *study_html(home, row.experiment_id),
         Picture(charts)._repr_html_(),
         *_importances(home, row, found),
         *_trials(found),
@@ -93,13 +95,15 @@ def _trials(found: Sequence[Facts]) -> Iterable[str]:
 
 def _media(home: Home, found: Sequence[Facts]) -> Iterable[str]:
     """Yields the newest medium of each name of the newest trials that have any, up to a size of all together."""
-    size_bytes = num_left_out = num_trials = 0
-    for one in reversed(found):
-        with open_view(home) as view:
+    size_bytes = num_left_out = 0
+    newest_of = []
+    with open_view(home) as view:
+        for one in reversed(found):
             newest = {(row.group, row.name): row for row in view.media(one.row.trial_id)}
-        if not newest or num_trials == _MOST_TRIALS_WITH_MEDIA:
-            continue
-        num_trials += 1
+            newest_of += [(one, newest)] if newest else []
+            if len(newest_of) == _MOST_TRIALS_WITH_MEDIA:
+                break
+    for one, newest in newest_of:
         shown = []
         for row in newest.values():
             size_bytes += row.file.size_bytes

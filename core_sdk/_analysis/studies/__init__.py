@@ -12,4 +12,5 @@ from core_sdk._analysis.studies._board import (
     read_board,
     value_text,
 )
+from core_sdk._analysis.studies._history import best_curve, ends, tree_of
 from core_sdk._analysis.studies._judgement import judgement_lines

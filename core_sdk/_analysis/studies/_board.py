@@ -66,6 +66,10 @@ class BoardLine:
     """The share of its trials' work that is done, by what they say or by the steps of its parent, while it runs."""
     remaining_s: float | None
     """The time until those of its trials have ended that run now, by their pace and the study's budget."""
+    created: float
+    """When its first trial was made, in seconds since the Unix epoch."""
+    ended: float | None
+    """When its last trial ended; None if one goes on, or waits for slots."""
     alarms: Sequence[str]
     """What is suspicious about it; empty for most tries that the text leaves out."""
 
@@ -106,14 +110,20 @@ class Board:
     """All tries, in the order of their numbers."""
 
 
-def read_board(home: Home, view: View, experiment_id: int, study: StudyRecord) -> Board:
-    """Reads the board of a study."""
+def read_board(
+    home: Home, view: View, experiment_id: int, study: StudyRecord, *, most_alarmed: int = _MOST_SHOWN
+) -> Board:
+    """Reads the board of a study.
+
+    `most_alarmed` of its newest tries have alarms, besides the best, what leads to it, and those that run: each takes
+    some time.
+    """
     metric = SearcherMetric.named(study.best_by)
     tries = read_tries(view, experiment_id, metric)
     best = tries.best
     every = list(tries.by_id.values())
     running = [one for one in every if one.state == "running"]
-    telling = {one.try_id for one in [*tries.line_of(best), *running, *every[-_MOST_SHOWN:]]}
+    telling = {one.try_id for one in [*tries.line_of(best), *running, *every[-most_alarmed:]]}
     lines = [
         read_line_of(home, view, study, tries, one) if one.try_id in telling else board_line(tries, one)
         for one in every
@@ -216,8 +226,16 @@ def board_line(tries: Tries, one: Try, alarms_of_it: Sequence[str] = (), running
         at_step=None if running is None else running.step,
         progress=None if running is None else running.progress,
         remaining_s=None if running is None else running.remaining_s,
+        created=row.created,
+        ended=_ended(one),
         alarms=list(alarms_of_it),
     )
+
+
+def _ended(one: Try) -> float | None:
+    ends = [each.row.ended for each in one.trials]
+    known = [each for each in ends if each is not None]
+    return max(known) if known and len(known) == len(ends) and one.has_ended else None
 
 
 def _elapsed_s(tries: Sequence[Try]) -> float:

@@ -51,7 +51,7 @@ def begin(cli: Cli, *options: str) -> None:
     assert cli("study", "begin", "digits", *metric, "--script", f"{sys.executable} train.py", *options).status == 0
 
 
-def test_a_study_from_its_beginning_to_its_board(cli: Cli, write: Write, home: Home) -> None:
+def test_a_study_from_its_beginning_to_its_board(cli: Cli, write: Write, home: Home, tmp_path: Path) -> None:
     """A try is judged against its parent, what was tried is named, and the board has it all."""
     begin(cli, "--seeds", "2")
     write(0.0)
@@ -61,6 +61,7 @@ def test_a_study_from_its_beginning_to_its_board(cli: Cli, write: Write, home: H
     known = cli("try", "something else")
     again = cli("try", "something else", "--again", "--seeds", "1")
     kept = cli("keep", "3", "beyond noise")
+    cli("report", "1", "-o", "study.html")
     board, told = cli("board"), json.loads(cli("board", "--json").output)
 
     assert (first.status, better.status, known.status, again.status, kept.status) == (0, 0, 2, 0, 0)
@@ -73,6 +74,7 @@ def test_a_study_from_its_beginning_to_its_board(cli: Cli, write: Write, home: H
     assert (told["best"], told["best_line"]) == (3, [1, 3])
     assert [one.try_id for one in msgspec.convert(told, Board).tries] == [1, 3]
     assert {row.seed for row in _rows(home) if row.try_id == 3} == {0, 1, 2}
+    assert "<td>· 3 (best)</td><td>3 of 3</td>" in (tmp_path / "study.html").read_text()
 
 
 def test_a_try_runs_the_code_of_its_moment(cli: Cli, write: Write, home: Home, tmp_path: Path) -> None:
