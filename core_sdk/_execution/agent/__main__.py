@@ -33,6 +33,7 @@ from core_sdk._execution.agent._messages import (
 from core_sdk._execution.agent._plain_lines import PlainLines
 from core_sdk._execution.agent.stalls import StallWatch
 from core_sdk._execution.experiments.reviving import revive_master
+from core_sdk._execution.messages import NewAlerts, post_end, post_of_trial
 from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.environment.names import RUN_INFO_VARIABLE, SIGNS_VARIABLE
 from core_sdk._ground.ownership import give_to_owner_of
@@ -59,6 +60,8 @@ _END_S = 2.0
 # How long a command whose time is over may take to save and stop.
 _LIMIT_GRACE_S = 30.0
 _ASKED_S = 2.0
+# Between two looks for alerts, of which messages tell.
+_ALERTS_S = 5.0
 _KILLED = [status for number in (signal.SIGTERM, signal.SIGKILL) for status in (-number, 128 + number)]
 _SHELL_BASE = 128
 _LIBC = ctypes.CDLL(None)
@@ -110,6 +113,7 @@ class _AttemptCommand:
         self._stall = ""
         """The words about the stall for which the command was killed; empty if it was not."""
         self._num_restarts = 0
+        self._alerts = NewAlerts(self._folder)
         self._signs = Path(tempfile.mkdtemp(prefix="core-sdk-signs-"))
 
     def run(self, messages: Iterator[AgentMessage]) -> None:
@@ -130,6 +134,7 @@ class _AttemptCommand:
             threading.Thread(target=self._end_with, args=[self._order.ends_with], daemon=True).start()
         if self._order.time_limit_s is not None:
             threading.Thread(target=self._limit, args=[self._order.time_limit_s], daemon=True).start()
+        threading.Thread(target=self._post_alerts, daemon=True).start()
         watch = None
         if self._order.stall_bounds is not None and sys.platform == "linux":
             watch = StallWatch(self._folder, self._signs, self._order.stall_bounds, self._tell_stall)
@@ -146,6 +151,7 @@ class _AttemptCommand:
                 self._folder.append_change(
                     Settled(time=time.time(), state="CANCELED", reason=self._too_late(), attempt=self._order.attempt)
                 )
+        self._alerts.post()
         problems = end_attempt(self._folder, self._order.attempt, self._lock, code, self._stall)
         if self._ticket is not None:
             # Processes that cannot be killed keep the slots, by their traces.
@@ -153,6 +159,7 @@ class _AttemptCommand:
         self._close_screen()
         self._tell(CommandEnded(code, tuple(problems)))
         guardian.dismiss()
+        post_end(self._folder)
         revive_master(self._folder.home_root)  # it has to hear of this end
         copying.join()  # a process may still write that has given up its mark and its session
 
@@ -182,9 +189,14 @@ class _AttemptCommand:
         with self._reaping:
             return process.wait(), unkillable, copying
 
+    def _post_alerts(self) -> None:
+        while not self._has_ended.wait(_ALERTS_S):
+            self._alerts.post()
+
     def _tell_stall(self, words: str) -> None:
         """Tells of ranks that stand still, and kills the command if that is wanted: it could not stop."""
         self._say(f"core-sdk: stalled: {words}\n")
+        post_of_trial(self._folder, "stalled", str(time.time_ns()), words)
         if self._order.restarts_stalled:
             self._stall = f"stalled: {words}"
             self._send(signal.SIGKILL)

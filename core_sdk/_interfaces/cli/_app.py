@@ -104,6 +104,9 @@ class _Root(LazyGroup):
         ),
         "model": Lazy(f"{_CLI}.model.commands:app", "(m) Models: checkpoints that are kept under a name and a number."),
         "master": Lazy(f"{_CLI}.master.commands:app", "The master: the process that runs a home's experiments."),
+        "notify": Lazy(
+            f"{_CLI}.notify.commands:app", "Messages: who is told of failed, stalled and ended trials, and how."
+        ),
         "slot": Lazy(f"{_CLI}.master.commands:slot_app", "Slots: the GPUs, or places on the CPU, that trials run on."),
         "queue": Lazy(f"{_CLI}.master.commands:queue_app", "The queue: which experiment gets slots next."),
         "skill": Lazy(f"{_CLI}.agents:skill_app", "A page for coding agents: how to use these commands."),
