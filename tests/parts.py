@@ -170,6 +170,7 @@ _BY_PARAMETER: dict[str, Callable[[], str | None]] = {
 }
 
 _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
+    "apprise": _module("apprise"),
     "browser": _browser,
     "callbacks": _callbacks,
     "chromium": _programs("chromium"),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.messages import Message, NotifyTarget, add_target, post, read_targets
@@ -76,6 +77,7 @@ MessageSender(Path(sys.argv[1]), gathering_s=0.0, longest_pause_s=0.05).run()
 """
 
 
+@needs("apprise")
 @pytest.mark.parametrize("num_kills", [4, 100])
 def test_no_message_is_lost_when_senders_are_killed(home: Home, hook: Hook, num_kills: int) -> None:
     """Each arrives at least once, and what comes twice has the identity of the first time."""
@@ -102,6 +104,7 @@ def test_no_message_is_lost_when_senders_are_killed(home: Home, hook: Hook, num_
     assert set(arrived.values()) == {1}
 
 
+@needs("apprise")
 def test_a_secret_is_in_no_file_but_its_own(home: Home, hook: Hook) -> None:
     hook.is_reliable = True
     Home.create(home.root)
@@ -159,6 +162,7 @@ def command(directory: Path, *arguments: str, **options: str) -> subprocess.Comp
     return subprocess.run(start, capture_output=True, text=True, timeout=60, cwd=directory, **options)  # type: ignore[call-overload, no-any-return]
 
 
+@needs("apprise")
 def test_the_end_of_a_training_and_its_alerts_are_told(tmp_path: Path, home: Home, hook: Hook) -> None:
     """The agent posts, and a process of its own sends: the command does not wait for that."""
     hook.is_reliable = True
