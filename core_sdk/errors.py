@@ -892,6 +892,8 @@ def _installation_of(extra: str) -> str:
     except importlib.metadata.PackageNotFoundError:  # it runs from a directory of sources
         return f"pyproject.toml lists the libraries of the extra {extra!r}"
     of_extra = [text.partition(";") for text in requirements if text.replace('"', "'").endswith(f"extra == '{extra}'")]
+    if not of_extra:  # it was installed before there was this extra
+        return f"pyproject.toml lists the libraries of the extra {extra!r}"
     return " ".join(["pip install", *(f'"{name.strip()}"' for name, _, _ in of_extra)])
 
 
