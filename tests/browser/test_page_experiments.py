@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect, open_settings, rows, wait_for_query
-from home.journals import new_trial, record, report, vary
+from home.journals import START, new_trial, record, report, vary
 
 from core_sdk._execution.steering import experiments, trials
+from core_sdk._ground.records import CodeRecord, Settled, StudyRecord
 from core_sdk._home import Home
 
 
@@ -302,3 +303,28 @@ def test_variations_stand_below_what_they_vary(own_site: Site, open_view: OpenVi
     page.get_by_role("link", name=f"trial {first.trial_id}", exact=True).click()
     page.get_by_role("link", name="Overview").click()
     expect(page.locator(".card", has_text="Started")).not_to_contain_text("Varies")
+
+
+def test_a_study_has_the_tree_of_its_tries_and_the_best_over_time(own_site: Site, open_view: OpenView) -> None:
+    """Each try stands below the one that it varies, with its difference to that, and what was decided."""
+    parent = None
+    for hypothesis, values in (("as it is", (0.80, 0.81)), ("a larger rate", (0.90, 0.91))):
+        folders = [new_trial(own_site.home, "rates") for _ in values]
+        for seed, (folder, value) in enumerate(zip(folders, values, strict=True)):
+            vary(folder, parent, hypothesis)
+            trial = folder.read_record()
+            trial.try_id, trial.seed, trial.code = folders[0].trial_id, seed, CodeRecord(sha256="a" * 64)
+            folder.write_record(trial)
+            record(folder, report(1, "validation", accuracy=value))
+            folder.append_change(Settled(time=START + folder.trial_id, state="COMPLETED", reason="", attempt=1))
+        parent = folders[0].trial_id
+    with own_site.home.find_or_create_experiment("rates").edit() as experiment:
+        experiment.study = StudyRecord(directory="/work", best_by="max.accuracy")
+    page = open_view(own_site, f"experiments/{experiment.experiment_id}")
+
+    page.get_by_role("link", name="Study").click()
+    row = page.get_by_role("region", name="Tries").get_by_role("row").last
+
+    expect(row).to_contain_text("a larger rate")
+    expect(row).to_contain_text("beyond noise better")
+    expect(page.get_by_text("accuracy by seconds since the first try")).to_be_visible()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from home.journals import new_trial, record, report, vary
+from home.journals import START, new_trial, record, report, vary
 from interfaces.server.visitor import Visitor
 
 from core_sdk._execution.steering.trials import describe
+from core_sdk._ground.records import CodeRecord, Settled, StudyRecord
 from core_sdk._home import Home
 
 
@@ -47,3 +48,30 @@ def test_a_try_is_one_line_with_its_mean(visitor: Visitor, home: Home) -> None:
     (line,) = visitor.question(f"/experiments/{found['experiment_id']}/variations")["variations"]
 
     assert (line["trial_id"], line["best"], line["spread"], line["num_seeds"]) == (first.trial_id, 2.0, 1.0, 3)
+
+
+def test_a_study_is_a_board_with_the_tree_and_the_curve_of_the_best(visitor: Visitor, home: Home) -> None:
+    """Each try stands before those that vary it, and the best rises when one has ended."""
+    firsts = []
+    for parent, values in ((None, (0.80, 0.81)), (0, (0.90, 0.91)), (0, (0.70, 0.71))):
+        folders = [new_trial(home, "rates") for _ in values]
+        firsts.append(folders[0].trial_id)
+        for seed, (folder, value) in enumerate(zip(folders, values, strict=True)):
+            trial = folder.read_record()
+            trial.try_id, trial.seed, trial.code = firsts[-1], seed, CodeRecord(sha256="a" * 64)
+            trial.parent = None if parent is None else firsts[parent]
+            folder.write_record(trial)
+            record(folder, report(1, "validation", accuracy=value))
+            folder.append_change(Settled(time=START + firsts[-1], state="COMPLETED", reason="", attempt=1))
+    with home.find_or_create_experiment("rates").edit() as experiment:
+        experiment.study = StudyRecord(directory="/work", best_by="max.accuracy")
+    path = f"/experiments/{experiment.experiment_id}"
+
+    answer = visitor.question(f"{path}/study")
+
+    assert visitor.question(path)["is_study"]
+    assert [one["try_id"] for one in answer["board"]["tries"]] == firsts
+    assert answer["depths"] == [0, 1, 1]
+    assert answer["board"]["best_line"] == firsts[:2]
+    assert [round(value, 3) for _, value in answer["best_curve"]] == [0.805, 0.805, 0.905, 0.905]
+    assert visitor.send("GET", "/api/v1/experiments/1/study").status == 404

@@ -11,6 +11,7 @@ import msgspec
 
 from core_sdk._analysis.charts.curves import read_curves
 from core_sdk._analysis.charts.horizontal_axis import Series
+from core_sdk._analysis.studies import Board, best_curve, read_board, tree_of
 from core_sdk._execution.experiments.picture import SearchPicture
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
 from core_sdk._ground.config.hyperparameters import Categorical, Double, Int, Log
@@ -33,6 +34,7 @@ from core_sdk._interfaces.server.routes.bounds import (
 )
 from core_sdk._interfaces.server.routes.metrics import CurveColumns, columns_of
 from core_sdk._interfaces.server.shared_view import SharedView
+from core_sdk.errors import StudyNotFoundError
 from core_sdk.search._importance import Importance, importances
 
 _MOST_HPARAMS = 100
@@ -106,6 +108,8 @@ class ExperimentAnswer(msgspec.Struct, frozen=True):
     """The number of trials in each state."""
     num_variations: int
     """The number of its trials that vary another one."""
+    is_study: bool
+    """Whether its trials are tries of a study."""
     choices: dict[str, Choice]
     """The choices of what is searched, by the dotted names of hyperparameters; at most 1,000."""
 
@@ -175,6 +179,15 @@ class VariationsAnswer(msgspec.Struct, frozen=True):
     variations: list[Variation]
     """Each trial before those that vary it; the first 1,000."""
     num_found: int
+
+
+class StudyAnswer(msgspec.Struct, frozen=True):
+    board: Board
+    """Each try before those that vary it; the first 1,000."""
+    depths: list[int]
+    """The depth of each of these tries in the tree."""
+    best_curve: list[tuple[float, float]]
+    """The best value over the seconds since the first try, as the corners of its steps."""
 
 
 class ImportanceQuery(Query, frozen=True):
@@ -263,6 +276,7 @@ def experiment(shared: SharedView, experiment_id: Id) -> ExperimentAnswer:
         best=best,
         states=Counter(one.row.state for one in trials),
         num_variations=sum(one.row.parent is not None for one in trials),
+        is_study=record.study is not None,
         choices=_choices(shared, experiment_id) if record.is_submitted else {},
     )
 
@@ -344,6 +358,20 @@ def variations(shared: SharedView, experiment_id: Id, query: VariationsQuery) ->
         place = branch.depth, row.trial_id, row.name, row.state, row.reason
         told.append(Variation(*place, *words, best, spread, 1 + len(branch.seeds)))
     return VariationsAnswer(metric.name if metric else "", told, len(branches))
+
+
+def study(shared: SharedView, experiment_id: Id) -> StudyAnswer:
+    """Returns a study: its tries as a tree, and the best value over time."""
+    record = shared.home.experiment(experiment_id).read()
+    if (known := record.study) is None:
+        raise StudyNotFoundError.named(record.name, shared.home.root)
+    board = shared.ask(lambda view: read_board(shared.home, view, experiment_id, known))
+    branches = list(tree_of(board.tries))[:_MOST_VARIATIONS]
+    return StudyAnswer(
+        replace(board, tries=[one for _, one in branches]),
+        [depth for depth, _ in branches],
+        best_curve(board),
+    )
 
 
 def _asked(shared: SharedView, experiment_id: int, asked: str) -> tuple[str, str, SearcherMetric] | None:

@@ -16,6 +16,7 @@ import { Progress } from "../../parts/progress.js";
 import { ExperimentOverview } from "./overview.js";
 import { Hyperparameters } from "./hyperparameters.js";
 import { Search } from "./search.js";
+import { Study } from "./study.js";
 import { Variations } from "./variations.js";
 /** @import { ExperimentAnswer } from "api" */
 /** @import { Change } from "../../state/events.js" */
@@ -24,6 +25,7 @@ const TABS = [
   ["overview", "Overview"],
   ["search", "Search"],
   ["curves", "Learning curves"],
+  ["study", "Study"],
   ["variations", "Variations"],
   ["hyperparameters", "Hyperparameters"],
   ["trials", "Trials"],
@@ -50,7 +52,7 @@ function Found({ found, tab, follows, onDone }) {
   const { experiment } = found;
   const id = experiment.experiment_id;
   /** @type {Record<string, boolean>} */
-  const absent = { search: !found.is_submitted, variations: found.num_variations === 0 };
+  const absent = { search: !found.is_submitted, study: !found.is_study, variations: found.is_study || found.num_variations === 0 };
   const possible = TABS.filter(([name]) => !absent[name]);
   const current = possible.some(([name]) => name === tab) ? tab : "overview";
   const tabs = possible.map(([name, title]) => ({ name, title, href: linkTo(["experiments", id, ...(name === "overview" ? [] : [name])]) }));
@@ -61,6 +63,7 @@ function Found({ found, tab, follows, onDone }) {
       ${current === "overview" && html`<${ExperimentOverview} found=${found} follows=${follows} onDone=${onDone} />`}
       ${current === "search" && html`<${Search} experimentId=${id} follows=${follows} />`}
       ${current === "curves" && html`<${Trials} key="curves" experiment=${id} isWorkspace=${true} />`}
+      ${current === "study" && html`<${Study} experimentId=${id} follows=${follows} />`}
       ${current === "variations" && html`<${Variations} experimentId=${id} follows=${follows} />`}
       ${current === "hyperparameters" && html`<${Hyperparameters} found=${found} follows=${follows} />`}
       ${current === "trials" && html`<${Trials} experiment=${id} />`}
