@@ -37,6 +37,7 @@ from core_sdk._home.states import WAITS_FOR_SLOTS, trial_state
 from core_sdk._machine.slots import Machine, SlotDirectory, Ticket
 from core_sdk.errors import CoreSDKError, TrialRunningError
 
+_LEAVE = "import os, sys; os.fork() or os.execv(sys.argv[1], sys.argv[1:])"
 _PAUSE_S = 0.1
 _BEHIND_S = 2.0
 _LINGER_S = 5.0
@@ -47,15 +48,16 @@ _MOST_LOST = 3
 def ensure_served(home: Home) -> None:
     """Starts a process that serves the line, if somebody waits or runs there and none does."""
     if not is_alive(server_lock_path(home)) and read_line(home):
-        # `-P`: the user's working directory must not shadow our modules.
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", "core_sdk._execution.studies"],
+        # It is no child of this process, which may be a notebook. `-P`: its directory must not shadow our modules.
+        subprocess.run(
+            [sys.executable, "-ISc", _LEAVE, sys.executable, "-P", "-m", "core_sdk._execution.studies"],
             env=agent_variables() | {HOME_VARIABLE: str(home.root.absolute())},
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            check=True,
         )
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from core_sdk._execution.experiments.code import unpack_for_trial
 from core_sdk._execution.studies._archived import change_digest, diff_of
+from core_sdk._execution.studies._editable import editable_directories
 from core_sdk._execution.studies._line import TrialInLine, forget, this_host, write_waiting
 from core_sdk._execution.studies._serving import ensure_served
 from core_sdk._execution.studies._snapshot import CodeSnapshot, commit, in_copy, take_snapshot
@@ -185,9 +186,12 @@ def _command(argv: Sequence[str], snapshot: CodeSnapshot, copy: Path) -> Command
     """Returns the command of a trial, which runs in a copy of the code."""
     cwd = copy / snapshot.directory
     environment = recorded_variables()
-    if (path := environment.get("PYTHONPATH")) is not None:
-        entries = [str(Path(each).absolute()) for each in path.split(os.pathsep) if each]
-        environment["PYTHONPATH"] = os.pathsep.join(in_copy(entries, snapshot.root, copy))
+    path = environment.get("PYTHONPATH", "")
+    entries = [str(Path(each).absolute()) for each in path.split(os.pathsep) if each]
+    own = [each for each in map(str, editable_directories(snapshot.root)) if each not in entries]
+    copied = [each for each in in_copy(own, snapshot.root, copy) if each not in own]  # others are linked, or no code
+    if entries or copied:
+        environment["PYTHONPATH"] = os.pathsep.join([*copied, *in_copy(entries, snapshot.root, copy)])
     command = resolve(in_copy(argv, snapshot.root, copy), cwd, environment.get("PATH"))
     return CommandRecord(argv=command, cwd=str(cwd), environment=environment)
 

@@ -68,3 +68,31 @@ def test_a_machine_runs_only_the_tries_that_were_begun_on_it(home: Home) -> None
 
     assert (read_line(home), folder.attempts()) == ([], [])
     assert (waited, waited_again) == ([], [1])
+
+
+def test_an_editable_package_of_the_code_is_imported_from_the_copy(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the environment would import from the work tree comes from the code of the try; other projects stay."""
+    work = tmp_path / "work"
+    for name, project in (("inside", work), ("outside", tmp_path / "other")):
+        (project / "src" / name).mkdir(parents=True)
+        (project / "src" / name / "__init__.py").write_text("")
+        told = tmp_path / "site" / f"{name}-1.0.dist-info"
+        told.mkdir(parents=True)
+        (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (told / "direct_url.json").write_text(f'{{"dir_info": {{"editable": true}}, "url": "{project.as_uri()}"}}')
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    (work / "train.py").write_text("import inside\n")
+    Home.create(home.root)
+    study = msgspec.structs.replace(STUDY, command=["true", "train.py"])
+    experiment_id = home.find_or_create_experiment("rates").experiment_id
+
+    begin_try(home, experiment_id, study, TryRequest(hypothesis="", directory=work, author="ann", num_seeds=1))
+    for _ in await_tries(home, {1: [1]}):
+        pass
+
+    command = home.folder(1).read_command()
+    assert command is not None
+    assert command.environment["PYTHONPATH"] == str(home.folder(1).code_path / "src")
