@@ -104,6 +104,11 @@ class _Root(LazyGroup):
         ),
         "model": Lazy(f"{_CLI}.model.commands:app", "(m) Models: checkpoints that are kept under a name and a number."),
         "master": Lazy(f"{_CLI}.master.commands:app", "The master: the process that runs a home's experiments."),
+        "night": Lazy(
+            f"{_CLI}.notify.night:night",
+            "Show what has happened since you last looked, in at most 2 KB: what failed, hangs, went back, ended, was "
+            "best.",
+        ),
         "notify": Lazy(
             f"{_CLI}.notify.commands:app", "Messages: who is told of failed, stalled and ended trials, and how."
         ),
