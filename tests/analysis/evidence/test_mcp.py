@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -153,3 +155,38 @@ def test_a_client_tries_and_judges(home: Home, tmp_path: Path) -> None:
             assert "there is no trial 99" in (await call(client, "stop", trial_id=99))[1]
 
     asyncio.run(visit())
+
+
+@needs("mcp")
+def test_the_configurations_in_the_documents_start_the_server(tmp_path: Path) -> None:
+    """Each client's configuration starts a server of its home, with the tools that try code."""
+    from mcp import Client, StdioServerParameters
+
+    document = (Path(__file__).resolve().parents[3] / "docs" / "agents.md").read_text()
+    claude, *lines = document.partition("```sh\nclaude mcp add")[2].partition("```")[0].strip().splitlines()
+    variables = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for line in lines:
+        subprocess.run(["sh", "-c", line], cwd=tmp_path, check=True)
+    configured = {
+        name: next(iter(json.loads((tmp_path / path).read_text())[key].values()))
+        for name, path, key in (
+            ("Cursor", ".cursor/mcp.json", "mcpServers"),
+            ("VS Code", ".vscode/mcp.json", "servers"),
+        )
+    }
+    # What Claude Code makes of its line.
+    (told,) = re.findall(r"--env (\S+) -- ", claude)
+    name, _, value = told.replace('"', "").replace("$PWD", str(tmp_path)).partition("=")
+    command, *arguments = claude.partition(" -- ")[2].split()
+    configured["Claude Code"] = {"command": command, "args": arguments, "env": {name: value}}
+
+    async def visit(server: dict[str, Any]) -> tuple[str, set[str]]:
+        env = dict(variables | server["env"])
+        parameters = StdioServerParameters(command=server["command"], args=server["args"], env=env, cwd=tmp_path)
+        async with Client(parameters) as client:
+            return str(client.instructions), {tool.name for tool in (await client.list_tools()).tools}
+
+    for client_name, server in configured.items():
+        instructions, tools = asyncio.run(visit(server))
+        assert str(tmp_path / "home") in instructions, client_name
+        assert {"try_code", "wait", "board", "verdict"} <= tools, client_name
