@@ -102,7 +102,7 @@ def test_a_result_that_news_has_overtaken_is_no_error(calling: ThreadPoolExecuto
 
     chief.say(Died(2, "process 7"))
     wait_for(member._state.has_fault)
-    content = b"".join(join([encode("chief's"), b"", encode("of rank 2")]))
+    content = b"".join(join([encode("chief's"), [b""], encode("of rank 2")]))
     chief.send(msgspec.structs.replace(call, payload=content))
 
     assert result.result(TIMEOUT_S) == ["chief's", "mine", "of rank 2"]
@@ -124,7 +124,7 @@ def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(
     result: Future[list[bytes]] = calling.submit(chief.allgather, chief_value)
     wait_for(lambda: chief._is_inside)
     for rank in ranks:
-        rank.send(Frame(FrameKind.VALUE, 2, 1, chief._call.site if chief._call else b"", encode(b"")))
+        rank.send(Frame(FrameKind.VALUE, 2, 1, chief._call.site if chief._call else b"", encode(b"")[0]))
 
     ranks[0].receive()
     ranks[0].die()

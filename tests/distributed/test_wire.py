@@ -18,7 +18,8 @@ from core_sdk._distributed._topology import RankIdentity
 from core_sdk._distributed.joining._accepting import IncomingConnection
 from core_sdk._distributed.joining._handshake import AcceptorHandshake, ConnectorHandshake, WrongPeerError
 from core_sdk._distributed.transport._connection import Connection
-from core_sdk._distributed.transport._encoding import RankFailure, join, split
+from core_sdk._distributed.transport._encoding import RankFailure, decode, encode, join, split
+from core_sdk._distributed.transport._frame_memory import FrameMemory
 from core_sdk._distributed.transport._frames import (
     MAX_PAYLOAD_BYTES,
     CollectiveOperation,
@@ -348,4 +349,45 @@ def test_a_proof_is_worth_nothing_a_second_time() -> None:
 @given(st.lists(st.binary(max_size=200), max_size=20))
 def test_several_contents_travel_as_one(contents: list[bytes]) -> None:
     """Several contents are joined into one and split again."""
-    assert split(b"".join(join(contents))) == contents
+    assert split(b"".join(join([[content[:3], content[3:]] for content in contents]))) == contents
+
+
+def test_memory_of_a_large_frame_serves_again_when_nobody_reads_it() -> None:
+    """The memory of a frame is used for the next one of about its size, unless a view of it is left."""
+    memory = FrameMemory()
+    first, second = memory.take(1000), memory.take(1000)
+    view = memoryview(first)
+    memory.keep(first)
+    memory.keep(second)
+
+    assert memory.take(900) is second
+    assert len(second) == 900
+    assert memory.take(1000) is not first
+
+    view.release()
+
+    assert memory.take(400) is not first
+    assert memory.take(1000) is first
+
+
+def test_memory_of_large_frames_is_kept_up_to_a_limit() -> None:
+    """What is kept does not grow with the number of ranks, and memory of a very large frame is given back."""
+    memory = FrameMemory()
+    huge, large = bytearray(3 << 20), [bytearray(2 << 20) for _ in range(9)]
+    for each in (huge, *large):
+        memory.keep(each)
+
+    kept = [memory.take(2 << 20) for _ in range(9)]
+
+    assert sum(any(one is each for each in large) for one in kept) == 8
+    assert memory.take(3 << 20) is not huge
+
+
+def test_large_objects_are_sent_as_they_are() -> None:
+    """Large `bytes` are one piece of what is sent, are not copied, and come back equal."""
+    value = bytes(range(256)) * (1 << 13)
+
+    pieces = encode(value)
+
+    assert any(piece is value for piece in pieces)
+    assert decode(b"".join(pieces)) == value

@@ -100,7 +100,8 @@ class ChiefChannel(StarChannel):
             return contribution if contribution.is_failure else [contribution.content]
         contributions = self._collect(call, contribution)
         contents = [each.content for each in contributions]
-        pieces = join(contents) if call.operation == CollectiveOperation.ALLGATHER else []
+        is_for_all = call.operation == CollectiveOperation.ALLGATHER
+        pieces = join([each.pieces for each in contributions]) if is_for_all else []
         failed = next((each for each in contributions if each.is_failure), None) or _too_large(pieces)
         if failed is not None:
             self._deliver(call, failed)
@@ -183,7 +184,7 @@ class ChiefChannel(StarChannel):
         self._fail_mismatch(member.rank, CollectiveCall(frame.operation, frame.sequence, frame.site), call)
 
     def _deliver(self, call: CollectiveCall, contribution: Contribution, pieces: Sequence[Buffer] = ()) -> None:
-        small, rest = _joined((contribution.content, *pieces))
+        small, rest = _joined((contribution.content, *contribution.rest, *pieces))
         kind = FrameKind.FAILURE if contribution.is_failure else FrameKind.VALUE
         frame = Frame(kind, call.operation, call.number, call.site, small)
         packed = None if rest else frame.packed()

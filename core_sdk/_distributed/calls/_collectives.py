@@ -22,6 +22,7 @@ from core_sdk._distributed.calls._group_state import GroupState, closed
 from core_sdk._distributed.calls._late_ranks import StatusSurvey
 from core_sdk._distributed.transport._connection import Peer
 from core_sdk._distributed.transport._encoding import Buffer, Contribution, Decoded, RankFailure, decode
+from core_sdk._distributed.transport._frame_memory import FrameMemory
 from core_sdk._distributed.transport._frames import MAX_PAYLOAD_BYTES, CollectiveOperation
 from core_sdk._distributed.transport._messages import (
     Died,
@@ -78,6 +79,9 @@ class StarChannel(Channel):
         self._survey_serials = itertools.count(1)
         self._survey = StatusSurvey(0, 0)
         self._connections = [peer.data for peer in peers]
+        frame_memory = FrameMemory()
+        for connection in self._connections:
+            connection.frame_memory = frame_memory
         self._control = ControlThread(
             {peer.identity.rank: peer.control for peer in peers}, on_message=self._on_message, on_end=self._on_end
         )
@@ -238,8 +242,8 @@ class StarChannel(Channel):
         try:
             value = compute()
             contribution = Contribution.of_value(value)
-            if len(contribution.content) > MAX_PAYLOAD_BYTES:
-                raise too_large(len(contribution.content))
+            if contribution.num_bytes > MAX_PAYLOAD_BYTES:
+                raise too_large(contribution.num_bytes)
             return value, contribution, None
         except BaseException as error:  # noqa: BLE001 - raised again, once the others know of it
             return None, Contribution.of_error(self.rank, error), error

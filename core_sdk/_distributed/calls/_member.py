@@ -77,7 +77,7 @@ class MemberChannel(StarChannel):
         kind = FrameKind.FAILURE if contribution.is_failure else FrameKind.VALUE
         frame = Frame(kind, call.operation, call.number, call.site, contribution.content)
         with contextlib.suppress(ConnectionEndedError):  # the result of a chief that has ended may still be there
-            self._data.send(frame, lambda: self._wait_to_send(call, deadline))
+            self._data.send(frame, lambda: self._wait_to_send(call, deadline), contribution.rest)
 
     def _wait_to_send(self, call: CollectiveCall, deadline: float) -> None:
         poller = select.poll()

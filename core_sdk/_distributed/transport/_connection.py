@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from core_sdk._distributed._topology import RankIdentity
 from core_sdk._distributed.transport._encoding import Buffer
+from core_sdk._distributed.transport._frame_memory import MAX_KEPT_FRAME_BYTES, FrameMemory
 from core_sdk._distributed.transport._frames import (
     CODE_BYTES,
     HEADER,
@@ -26,7 +27,9 @@ from core_sdk._distributed.transport._frames import (
 )
 
 _CHUNK_BYTES = 1 << 14
-_LARGE_CHUNK_BYTES = 1 << 20
+# An object of this size is sent at once, where Linux allows it (net.core.wmem_max): sender and receiver then need not
+# take turns. Takes no memory while nothing is on its way.
+_LOCAL_SEND_BYTES = 1 << 22
 # Below this size, one copy costs less than passing several buffers to the kernel.
 _COPIED_BYTES = 1 << 15
 
@@ -50,7 +53,10 @@ class Connection:
     def __init__(self, sock: socket.socket, seal: Seal | None, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         sock.setblocking(False)
         self.is_local = sock.family == socket.AF_UNIX
-        if not self.is_local:
+        if self.is_local:
+            with contextlib.suppress(OSError):  # macOS refuses what is more than its limit
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LOCAL_SEND_BYTES)
+        else:
             _tune_tcp(sock)
         self._socket = sock
         self._status = os.fstat(sock.fileno())
@@ -58,13 +64,18 @@ class Connection:
         self.is_sealed = seal is not None
         self._code_bytes = CODE_BYTES if seal else 0
         self.max_payload_bytes = max_payload_bytes
-        self._data: bytes | bytearray = b""
+        self._data = b""
         """The bytes that were read. The first `_offset` of them have been taken."""
         self._offset = 0
         self._num_missing = 0
         """The number of bytes that are missing from the frame whose header has been taken."""
+        self._large: bytearray | None = None
+        """The body of a large frame, into which its bytes are read: its call site, payload and code."""
+        self._num_filled = 0
+        """The number of bytes that `_large` has got."""
+        self.frame_memory = FrameMemory()
         self._header: tuple[int, int, int, int, int] | None = None
-        self._header_bytes: Buffer = b""
+        self._header_bytes = b""
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -140,24 +151,43 @@ class Connection:
         return frame
 
     def _read(self) -> None:
+        if self._large is not None or self._num_missing > _CHUNK_BYTES:
+            self._read_large()
+            return
         if self._offset:
             self._data = self._data[self._offset :]
             self._offset = 0
-        if self._num_missing > _CHUNK_BYTES:
-            self._data = bytearray(self._data) if isinstance(self._data, bytes) else self._data
-            # Reads no further than this frame, and in chunks, so that an announced size takes no memory before the
-            # bytes come.
-            chunk = self._socket.recv(min(self._num_missing, _LARGE_CHUNK_BYTES))
-        else:
-            chunk = self._socket.recv(_CHUNK_BYTES)
+        chunk = self._socket.recv(_CHUNK_BYTES)
         if not chunk:
             raise ConnectionEndedError("the connection was closed")
         self._data += chunk
+
+    def _read_large(self) -> None:
+        """Reads no further than the current frame, into its place.
+
+        Takes at most as much memory as has come, or a little, so that an announced size alone takes none.
+        """
+        if self._large is None:
+            begun = self._data[self._offset :]
+            size_bytes = len(begun) + self._num_missing
+            self._large = self.frame_memory.take(min(size_bytes, max(MAX_KEPT_FRAME_BYTES, 2 * len(begun))))
+            self._large[: len(begun)] = begun
+            self._num_filled = len(begun)
+            self._data, self._offset = b"", 0
+        if self._num_filled == len(self._large):
+            self._large += bytes(min(self._num_missing, self._num_filled))
+        num_read = self._socket.recv_into(memoryview(self._large)[self._num_filled :])
+        if num_read == 0:
+            raise ConnectionEndedError("the connection was closed")
+        self._num_filled += num_read
+        self._num_missing -= num_read
 
     def take(self) -> Frame | None:
         """Returns the next frame, or None if it has not been read completely. Reads nothing."""
         if (header := self._header or self._take_header()) is None:
             return None
+        if self._large is not None:
+            return None if self._num_missing > 0 else self._take_large(header, self._large)
         kind, operation, site_bytes, sequence, payload_bytes = header
         data, begin = self._data, self._offset
         middle = begin + site_bytes
@@ -170,13 +200,18 @@ class Connection:
             with memoryview(data) as view:
                 self._seal.check_frame(self._header_bytes, view[begin:body_end], view[body_end:end])
         self._header = None
-        is_all = end == len(data)
-        self._data, self._offset = (b"", 0) if is_all else (data, end)
-        site = bytes(data[begin:middle])
-        payload: Buffer = (
-            memoryview(data)[middle:body_end] if is_all and payload_bytes > _CHUNK_BYTES else data[middle:body_end]
-        )
-        return Frame(kind, operation, sequence, site, payload)
+        self._data, self._offset = (b"", 0) if end == len(data) else (data, end)
+        return Frame(kind, operation, sequence, data[begin:middle], data[middle:body_end])
+
+    def _take_large(self, header: tuple[int, int, int, int, int], body: bytearray) -> Frame:
+        kind, operation, site_bytes, sequence, payload_bytes = header
+        end = site_bytes + payload_bytes
+        view = memoryview(body)
+        if self._seal is not None:
+            self._seal.check_frame(self._header_bytes, view[:end], view[end:])
+        self._header = self._large = None
+        self.frame_memory.keep(body)
+        return Frame(kind, operation, sequence, bytes(view[:site_bytes]), view[site_bytes:end])
 
     def _take_header(self) -> tuple[int, int, int, int, int] | None:
         end = self._offset + _HEADER_BYTES
