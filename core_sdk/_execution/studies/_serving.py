@@ -41,7 +41,8 @@ _LEAVE = "import os, sys; os.fork() or os.execv(sys.argv[1], sys.argv[1:])"
 _PAUSE_S = 0.1
 _BEHIND_S = 2.0
 _LINGER_S = 5.0
-_MOST_FORGIVEN_S = 60.0
+_MOST_FORGIVEN_S = 600.0
+"""After this time, nobody still begins a trial that has no record."""
 _MOST_LOST = 3
 
 
@@ -110,6 +111,8 @@ class _Server:
             if not folder.exists():
                 if time.time() - _age_of(self._home, each) < _MOST_FORGIVEN_S:
                     continue  # it is just being made
+                with contextlib.suppress(OSError):  # what a `try` that was killed has left
+                    folder.clear()
                 forget(self._home, each.trial_id)
             elif not self._has_ended(folder, each):
                 left.append(each)

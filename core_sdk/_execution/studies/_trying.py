@@ -135,6 +135,17 @@ def _begin(
     try_id = described.try_id or folders[0].trial_id
     left = [*folders]
     try:
+        for folder in folders:  # so that whoever serves the line tidies up if this process is killed
+            write_waiting(
+                home,
+                TrialInLine(
+                    trial_id=folder.trial_id,
+                    host=this_host(),
+                    author=request.author,
+                    num_slots=study.num_slots,
+                    is_stopped_if_behind=request.is_stopped_if_behind,
+                ),
+            )
         # All that is large is written before the first trial is visible: the disk may be full.
         copies = [unpack_for_trial(home, code.sha256, folder) for folder in folders]
         for folder, copy in zip(folders, copies, strict=True):
@@ -152,16 +163,6 @@ def _begin(
             described, try_id=try_id, code=msgspec.structs.replace(code, linked=linked[0]), num_seeds=num_known + count
         )
         for index, (folder, copy) in enumerate(zip(folders, copies, strict=True)):
-            write_waiting(
-                home,
-                TrialInLine(
-                    trial_id=folder.trial_id,
-                    host=this_host(),
-                    author=request.author,
-                    num_slots=study.num_slots,
-                    is_stopped_if_behind=request.is_stopped_if_behind,
-                ),
-            )
             queue_trial(
                 folder,
                 experiment_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ from home.journals import new_trial
 
 from core_sdk._analysis.studies._alarms import alarms
 from core_sdk._execution.studies import TryRequest, await_tries, begin_try
-from core_sdk._execution.studies._line import TrialInLine, read_line, write_waiting
+from core_sdk._execution.studies._line import TrialInLine, read_line, this_host, write_waiting
 from core_sdk._execution.studies._serving import serve
 from core_sdk._ground.records import CodeRecord, SearcherMetric, Settled, StudyRecord
 from core_sdk._home import Home, open_view
@@ -53,6 +54,19 @@ def test_seeds_that_were_never_begun_are_an_alarm(home: Home) -> None:
         told = alarms(home, view, tries, tries.by_id[1])
 
     assert "2 of 3 seeds: `try --again --seeds 1` adds the others" in told
+
+
+def test_what_a_killed_try_has_left_is_removed(home: Home) -> None:
+    """A trial whose record was never written leaves the line, and its copy of the code does not stay."""
+    Home.create(home.root)
+    folder = home.create_trial()
+    (folder.path / "code").mkdir()
+    write_waiting(home, TrialInLine(trial_id=1, host=this_host(), author="ann", num_slots=1))
+    os.utime(home.root / "tries" / "1.json", (1e9, 1e9))
+
+    serve(home)
+
+    assert (read_line(home), list(folder.path.iterdir())) == ([], [])
 
 
 def test_a_machine_runs_only_the_tries_that_were_begun_on_it(home: Home) -> None:
