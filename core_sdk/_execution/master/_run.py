@@ -42,6 +42,7 @@ from core_sdk._ground.records import (
 )
 from core_sdk._home.attempts.ending import read_settled
 from core_sdk._home.attempts.operations import post_operations
+from core_sdk._home.attempts.setbacks import is_of_guard
 from core_sdk._home.attempts.starting import requested_trials
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.rows import StreamPosition
@@ -480,6 +481,8 @@ class Run:
             )
         if (verdict := trial.verdict(outcome)) is not None:
             self._settle(attempt.folder, *verdict)
+        elif outcome == "completed" and is_of_guard(reason):
+            self._settle(attempt.folder, "COMPLETED", reason)
         last_words = "" if outcome != "failed" or attempt.has_begun else read_last_words(attempt.folder)
         self._record_end(trial, outcome, reason, last_words)
         if outcome in ("failed", "lost") and not trial.is_over:
