@@ -13,6 +13,7 @@ from core_sdk._ground.config.searchers import (
     SearcherConfig,
     SingleSearcher,
 )
+from core_sdk.search._bayes import ModelledPoints
 from core_sdk.search._halving import (
     Halving,
     PromotingHalving,
@@ -32,7 +33,8 @@ def open_method(searcher: SearcherConfig, space: HyperparameterSpace, seed: int)
         grid = GridPoints(space, seed)
         concurrent = searcher.max_concurrent_trials or grid.num_points
         return grid, Independent(grid, grid.num_points, concurrent, length=_length(searcher), replaces=False)
-    points = SampledPoints(space, seed)
+    chosen_by = getattr(searcher, "sampler", "random")
+    points = ModelledPoints(space, seed) if chosen_by == "bayes" else SampledPoints(space, seed)
     match searcher:
         case SingleSearcher():
             method: Method = Independent(points, 1, 1, length=_length(searcher), replaces=points.vary)

@@ -1,7 +1,7 @@
 """Points of a hyperparameter space: random samples, or all points of a grid.
 
-A point depends only on the search's seed and the point's index. A search that continues after a restart therefore needs
-to know only how many points it has made. Hyperparameters are drawn in the order of their names.
+Such a point depends only on the search's seed and the point's index. A search that continues after a restart therefore
+needs to know only how many points it has made. Hyperparameters are drawn in the order of their names.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from core_sdk._ground.config.hyperparameters import (
     num_points,
 )
 from core_sdk.search._operations import Create
+from core_sdk.search._scores import Score
 
 
 class Points(ABC):
@@ -38,24 +39,51 @@ class Points(ABC):
         """Returns the next trial. Its request id follows from the seed, too."""
         rng = random.Random(self._seed << 64 | self.num_made)
         request_id = UUID(int=rng.getrandbits(128), version=4)
-        hparams = self._hparams(self.num_made, rng)
+        hparams = self._hparams(request_id, rng)
         self.num_made += 1
         return Create(request_id, hparams)
 
+    def observe(self, request_id: UUID, num_above: int, score: Score) -> None:
+        """Learns a trial's score at a rung that has this number of rungs above it."""
+        return
+
+    def encode(self) -> Any:
+        """Returns what the points need to continue after a restart besides their number, as JSON values."""
+        return None
+
+    def decode(self, encoded: Any) -> None:
+        """Restores what `encode` has returned."""
+        return
+
     @abstractmethod
-    def _hparams(self, index: int, rng: random.Random) -> dict[str, Any]: ...
+    def _hparams(self, request_id: UUID, rng: random.Random) -> dict[str, Any]: ...
 
 
 class SampledPoints(Points):
     """Points that are sampled at random."""
 
+    def __init__(self, space: HyperparameterSpace, seed: int) -> None:
+        super().__init__(space, seed)
+        self._varying = [leaf for _, leaf in self._leaves if not isinstance(leaf, Const)]
+
     @property
     def vary(self) -> bool:
         """Whether one point differs from another."""
-        return any(not isinstance(leaf, Const) for _, leaf in self._leaves)
+        return bool(self._varying)
 
-    def _hparams(self, index: int, rng: random.Random) -> dict[str, Any]:
-        return nested((path, sample(leaf, rng)) for path, leaf in self._leaves)
+    def _hparams(self, request_id: UUID, rng: random.Random) -> dict[str, Any]:
+        coordinates = iter(self._point(request_id, rng))
+        return nested(
+            (path, leaf.val if isinstance(leaf, Const) else value_at(leaf, next(coordinates)))
+            for path, leaf in self._leaves
+        )
+
+    def _point(self, request_id: UUID, rng: random.Random) -> list[float]:
+        """Returns a number from 0 to 1, without 1, for each hyperparameter that varies.
+
+        Uses only `rng.random()`, which gives the same numbers in every version of Python.
+        """
+        return [rng.random() for _ in self._varying]
 
 
 class GridPoints(Points):
@@ -69,27 +97,25 @@ class GridPoints(Points):
     def num_points(self) -> int:
         return math.prod(len(values) for _, values in self._values)
 
-    def _hparams(self, index: int, rng: random.Random) -> dict[str, Any]:
-        chosen = []
+    def _hparams(self, request_id: UUID, rng: random.Random) -> dict[str, Any]:
+        chosen, index = [], self.num_made
         for path, values in reversed(self._values):
             index, position = divmod(index, len(values))
             chosen.append((path, values[position]))
         return nested(reversed(chosen))
 
 
-def sample(leaf: Hyperparameter, rng: random.Random) -> Any:
-    """Returns a random value. Uses only `rng.random()`, which gives the same numbers in every version of Python."""
+def value_at(leaf: Categorical | Int | Double | Log, coordinate: float) -> Any:
+    """Returns the value at a number from 0 to 1, without 1; the value is random if the number is."""
     match leaf:
-        case Const():
-            return leaf.val
         case Categorical():
-            return leaf.vals[int(rng.random() * len(leaf.vals))]
+            return leaf.vals[int(coordinate * len(leaf.vals))]
         case Int():
-            return min(leaf.minval + int(rng.random() * (leaf.maxval - leaf.minval + 1)), leaf.maxval)
+            return min(leaf.minval + int(coordinate * (leaf.maxval - leaf.minval + 1)), leaf.maxval)
         case Double():
-            return leaf.minval + rng.random() * (leaf.maxval - leaf.minval)
+            return leaf.minval + coordinate * (leaf.maxval - leaf.minval)
         case Log():
-            return float(leaf.base ** (leaf.minval + rng.random() * (leaf.maxval - leaf.minval)))
+            return float(leaf.base ** (leaf.minval + coordinate * (leaf.maxval - leaf.minval)))
 
 
 def grid_values(leaf: Hyperparameter) -> list[Any]:

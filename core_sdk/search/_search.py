@@ -43,6 +43,7 @@ class SearchState(msgspec.Struct):
     """The kinds of warnings that were given."""
     open_trials: dict[UUID, OpenTrial] = {}
     method: Any = None
+    points: Any = None
 
 
 class Search:
@@ -63,12 +64,15 @@ class Search:
         search._trials = OpenTrials(search._state.open_trials)
         search._points.num_made = search._state.num_created
         search._method.decode(search._state.method)
+        if search._state.points is not None:
+            search._points.decode(search._state.points)
         return search
 
     def state(self) -> Any:
         """Returns all that `restore` needs, as JSON values."""
         self._state.num_created = self._points.num_made
         self._state.method = self._method.encode()
+        self._state.points = self._points.encode()
         return msgspec.to_builtins(self._state)
 
     @property

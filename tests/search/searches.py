@@ -78,6 +78,8 @@ ALL: dict[str, SearcherConfig] = {
     "adaptive_asha that promotes": adaptive("promotion"),
     "adaptive_asha one at a time": adaptive(max_concurrent_trials=1),
     "adaptive_asha that promotes two at a time": adaptive("promotion", max_concurrent_trials=2),
+    "asha by a model": asha(sampler="bayes", max_trials=30, max_concurrent_trials=4),
+    "adaptive_asha that promotes, by a model": adaptive("promotion", sampler="bayes", max_concurrent_trials=3),
     "adaptive_asha, conservative": adaptive(mode="conservative", max_concurrent_trials=0, divisor=3),
 }
 

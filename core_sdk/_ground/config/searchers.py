@@ -10,6 +10,7 @@ from core_sdk._ground.sections import Section, about
 
 MaxTrials = Annotated[int, about("the number of trials", ge=1)]
 MaxLength = Annotated[Length | None, about("how long to train, for scripts that ask `searcher.operations()`")]
+_Sampler = Literal["random", "bayes"]
 _Mode = Literal["aggressive", "standard", "conservative"]
 
 
@@ -71,6 +72,9 @@ class _HalvingSearcher(_ConcurrentSearcher, frozen=True, kw_only=True):
     time_metric: Annotated[str | None, about("the metric that says how far the training is, such as `epochs`")] = None
     max_time: Annotated[int, about("the `time_metric` at which the training ends", ge=1)] | None = None
     max_length: MaxLength = None
+    sampler: Annotated[
+        _Sampler, about("what chooses the hyperparameters: chance, or a model of the results so far")
+    ] = "random"
     stop_once: Annotated[bool, about("with `max_length`: trials are stopped at a rung instead of paused")] = False
     alternatives: ClassVar[Mapping[tuple[str, ...], str]] = {
         ("max_time", "max_length"): "is missing: give time_metric and max_time, or max_length"

@@ -68,6 +68,7 @@ class Halving(CountingMethod[HalvingState]):
         trial = self.state.trials[request_id]
         if is_invalid:
             self._withdraw(request_id, trial)
+            self._points.observe(request_id, len(self._rungs) - 1, EXITED)
         elif trial.state == "running" and len(trial.entries) < len(self._rungs):
             self._enter(request_id, trial, EXITED)
 
@@ -106,7 +107,9 @@ class Halving(CountingMethod[HalvingState]):
 
     def _enter(self, request_id: UUID, trial: RungTrial, score: Score) -> int:
         """Puts a trial into the next rung, and returns its rank there."""
-        entries = self._rungs[len(trial.entries)].entries
+        index = len(trial.entries)
+        entries = self._rungs[index].entries
+        self._points.observe(request_id, len(self._rungs) - 1 - index, score)
         entry = (*score, self.state.num_entries)
         self.state.num_entries += 1
         trial.entries.append(entry)

@@ -76,11 +76,13 @@ KEPT = {
     "searcher: {name: async_halving, metric: loss, num_rungs: 3, max_trials: 9, time_metric: epochs, max_time: 9}": {
         "name": "async_halving", "metric": "loss", "smaller_is_better": True, "max_concurrent_trials": 16,
         "num_rungs": 3, "max_trials": 9, "divisor": 4.0, "time_metric": "epochs", "max_time": 9, "stop_once": False,
+        "sampler": "random",
     },
     "searcher: {name: adaptive_asha, metric: loss, max_trials: 9, max_length: {epochs: 9}, stop_once: true,"
     " mode: aggressive, max_rungs: 3, divisor: 3, bracket_rungs: [3, 2]}": {
         "name": "adaptive_asha", "metric": "loss", "smaller_is_better": True, "max_concurrent_trials": 16,
-        "max_trials": 9, "divisor": 3.0, "max_length": {"epochs": 9}, "stop_once": True, "mode": "aggressive",
+        "max_trials": 9, "divisor": 3.0, "max_length": {"epochs": 9}, "stop_once": True,
+        "sampler": "random", "mode": "aggressive",
         "max_rungs": 3, "bracket_rungs": [3, 2],
     },
     "searcher: {name: custom, metric: loss, unit: epochs}": {
