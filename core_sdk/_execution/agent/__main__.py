@@ -33,7 +33,7 @@ from core_sdk._execution.agent._messages import (
 from core_sdk._execution.agent._plain_lines import PlainLines
 from core_sdk._execution.agent.stalls import StallWatch
 from core_sdk._execution.experiments.reviving import revive_master
-from core_sdk._execution.messages import NewAlerts, post_end, post_of_trial
+from core_sdk._execution.messages import FullDisks, NewAlerts, post_end, post_of_trial
 from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.environment.names import RUN_INFO_VARIABLE, SIGNS_VARIABLE
 from core_sdk._ground.ownership import give_to_owner_of
@@ -190,8 +190,10 @@ class _AttemptCommand:
             return process.wait(), unkillable, copying
 
     def _post_alerts(self) -> None:
+        disks = FullDisks(self._folder)
         while not self._has_ended.wait(_ALERTS_S):
             self._alerts.post()
+            disks.post()
 
     def _tell_stall(self, words: str) -> None:
         """Tells of ranks that stand still, and kills the command if that is wanted: it could not stop."""

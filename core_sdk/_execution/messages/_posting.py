@@ -24,6 +24,7 @@ _WORDS: dict[MessageKind, str] = {
     "paused": "was stopped",
     "ended": "has ended",
     "alert": "has an alert",
+    "disk": "will fill its storage",
 }
 
 

@@ -13,7 +13,7 @@ from core_sdk._ground.files import read_regular, write_atomically
 from core_sdk._ground.records import decode_file, encode_file
 from core_sdk.errors import HomeError
 
-MessageKind = Literal["failed", "stalled", "went_back", "paused", "ended", "alert"]
+MessageKind = Literal["failed", "stalled", "went_back", "paused", "ended", "alert", "disk"]
 KINDS: tuple[MessageKind, ...] = get_args(MessageKind)
 
 

@@ -101,7 +101,6 @@ def stalled(home: Home) -> str:
     ("way", "words"),
     [
         ("lock", "it stands in train.py:12"),
-        ("loop", "it stands in train.py:14"),
         ("C", "it stands in train.py:17"),
         ("io", "it stands in train.py:19"),
         ("stopped", "was stopped by a signal: `kill -CONT "),

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,11 @@ from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.messages import Message, NotifyTarget, add_target, post, read_targets
+from core_sdk._execution.messages._disk import words_of
 from core_sdk._execution.messages._queue import Queue, targets_waiting
 from core_sdk._execution.messages._sending import MessageSender, text_of
 from core_sdk._home import Home
+from core_sdk._home.finding.storage_forecast import StorageForecast
 from core_sdk.client import Tracker
 
 
@@ -136,6 +139,19 @@ def test_a_target_gets_what_it_wants() -> None:
     assert not NotifyTarget(name="a", url="", trial=4).wants(failed)
     assert not NotifyTarget(name="a", url="", experiment="cifar").wants(failed)
     assert not NotifyTarget(name="a", url="", kinds=("ended",)).wants(failed)
+
+
+def test_a_storage_that_will_be_full_is_told() -> None:
+    forecast = StorageForecast(10**10, 3 * 10**9, 1800.0, 1, ends=50_000.0, full=7200.0, fitting_interval_s=18_000.0)
+
+    words = words_of(forecast, 0.0)
+
+    assert words == (
+        "its storage will be full in 2 h: it saves 3 GB every 30 min, and 1 other trials save there, too. "
+        "With a save every 5 h all fit"
+    )
+    assert words_of(replace(forecast, full=None), 0.0) == ""
+    assert words_of(replace(forecast, ends=None, full=90_000.0), 0.0) == ""
 
 
 def test_one_event_waits_once(home: Home) -> None:
