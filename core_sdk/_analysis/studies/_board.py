@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -265,11 +266,11 @@ def state_text(one: BoardLine) -> str:
     """Returns the state of a try, with its progress and the time that is left, or with the reason."""
     progress = "" if one.progress is None else f" {one.progress:.0%}"
     progress += "" if one.remaining_s is None else f", {_duration(one.remaining_s)} left"
-    return f"{one.state}{progress}" + (f" ({_cut(_in_three_words(one.reason), 40)})" if one.reason else "")
+    return f"{one.state}{progress}" + (f" ({_cut(_in_few_words(one.reason), 40)})" if one.reason else "")
 
 
-def _in_three_words(reason: str) -> str:
-    return " ".join(reason.split()[:6])
+def _in_few_words(reason: str) -> str:
+    return " ".join(re.split("[,;]", reason, maxsplit=1)[0].split()[:7])
 
 
 def value_text(one: BoardLine) -> str:

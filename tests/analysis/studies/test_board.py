@@ -119,3 +119,11 @@ def test_files_outside_of_the_copy_and_linked_ones_are_elsewhere() -> None:
         "../data/names.py",
         "local/mine.py",
     ]
+
+
+def test_a_reason_is_told_in_few_words() -> None:
+    """It ends at its first comma, and names the step."""
+    reason = "behind its parent 1 at step 7, beyond noise"
+    tries = study(trials_of_try(1, [0.8, 0.81]), trials_of_try(3, [0.5], parent=1, state="PAUSED", reason=reason))
+
+    assert board_text(board_of(tries)).endswith("3  n=0  0.5  stopped (behind its parent 1 at step 7)")
