@@ -12,6 +12,7 @@ from core_sdk._distributed import DistributedContext
 from core_sdk._ground.environment import (
     WriterSettings,
     fingerprints_path,
+    imports_path,
     is_quiet,
     launch_directory,
     left_job,
@@ -239,6 +240,10 @@ def _recorders(attempt: Attempt) -> list[Service]:
     recorders: list[Service] = [EnvironmentRecorder(attempt.folder, attempt.number)]
     if attempt.record.is_variation:
         recorders.append(SourceRecorder(attempt.folder, attempt.number))
+    if (path := imports_path()) is not None:
+        from core_sdk.core._recorders._imports import ImportRecorder  # only trials of searches are asked for it
+
+        recorders.append(ImportRecorder(path))
     return recorders
 
 

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from core_sdk._execution.agent._messages import (
     AgentAnswer,
@@ -32,9 +33,11 @@ from core_sdk._execution.agent._messages import (
 )
 from core_sdk._execution.agent._plain_lines import PlainLines
 from core_sdk._execution.agent.stalls import StallWatch
+from core_sdk._execution.agent.warm.standby import Standby, fork_standby, is_clean
 from core_sdk._execution.experiments.reviving import revive_master
 from core_sdk._execution.messages import FullDisks, NewAlerts, post_end, post_of_trial
 from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.environment import replace_variables
 from core_sdk._ground.environment.names import RUN_INFO_VARIABLE, SIGNS_VARIABLE
 from core_sdk._ground.ownership import give_to_owner_of
 from core_sdk._ground.records import ExitRecord, Settled
@@ -64,6 +67,7 @@ _ASKED_S = 2.0
 _ALERTS_S = 5.0
 _KILLED = [status for number in (signal.SIGTERM, signal.SIGKILL) for status in (-number, 128 + number)]
 _SHELL_BASE = 128
+_Command = subprocess.Popen[bytes] | Standby
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 # A terminal sends these signals to all processes of a command.
@@ -75,22 +79,41 @@ def begin_forked(_: object, descriptors: list[int]) -> None:
     serve(descriptors[0])
 
 
-def serve(connection: int) -> None:
+def begin_warm(request: dict[str, Any], descriptors: list[int]) -> None:
+    """Makes an agent of a process that a warm process has forked, and before that a standby for its command.
+
+    The request has the environment of the agent, since a warm process has that of the command.
+    """
+    standby = None
+    if is_clean():
+        standby = fork_standby(descriptors)
+        if standby is None:  # this process was the standby
+            return
+    imported_with = replace_variables(request["variables"])
+    if standby is not None:
+        standby.variables = imported_with
+    serve(descriptors[0], standby)
+
+
+def serve(connection: int, standby: Standby | None = None) -> None:
     """Starts the attempt that the program at the other end of the connection wants, and stays until its end."""
     starter = socket.socket(fileno=connection)
     is_wanted, descriptors, _, _ = socket.recv_fds(starter, 1, _MOST_DESCRIPTORS)
     if is_wanted:
         lines = _lines(starter)
         order = from_line(next(lines), AgentOrder)
-        _AttemptCommand(starter, order, descriptors).run(from_line(line, AgentMessage) for line in lines)
+        _AttemptCommand(starter, order, descriptors, standby).run(from_line(line, AgentMessage) for line in lines)
 
 
 class _AttemptCommand:
     """The command of one attempt, and all that belongs to it."""
 
-    def __init__(self, starter: socket.socket, order: AgentOrder, descriptors: list[int]) -> None:
+    def __init__(
+        self, starter: socket.socket, order: AgentOrder, descriptors: list[int], standby: Standby | None
+    ) -> None:
         self._starter = starter
         self._order = order
+        self._standby = standby
         self._folder = TrialFolder(Path(order.home), order.trial_id, order.node)
         self._lock = AliveLock.adopt(descriptors.pop(0))
         with contextlib.suppress(OSError):  # a full disk: the attempt can then not be killed by its trial's id
@@ -105,7 +128,7 @@ class _AttemptCommand:
         os.dup2(log, _STDERR)  # for a traceback, should we fail
         self._log = _outlet(log)
         self._reaping = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: _Command | None = None
         self._is_killed = threading.Event()
         self._has_ended = threading.Event()
         self._is_late = threading.Event()
@@ -163,9 +186,7 @@ class _AttemptCommand:
         revive_master(self._folder.home_root)  # it has to hear of this end
         copying.join()  # a process may still write that has given up its mark and its session
 
-    def _await(
-        self, guardian: Guardian, process: subprocess.Popen[bytes], output: int
-    ) -> tuple[int, bool, threading.Thread]:
+    def _await(self, guardian: Guardian, process: _Command, output: int) -> tuple[int, bool, threading.Thread]:
         """Waits until the command has ended, and ends what it has left behind.
 
         Returns its exit status, whether something could not be ended, and the thread that keeps the output.
@@ -203,7 +224,7 @@ class _AttemptCommand:
             self._stall = f"stalled: {words}"
             self._send(signal.SIGKILL)
 
-    def _start_again(self, code: int) -> tuple[subprocess.Popen[bytes], int] | None:
+    def _start_again(self, code: int) -> tuple[_Command, int] | None:
         """Starts the command again after a stall, or if a guard lets the trial go back. Returns None if it does not.
 
         The trial is held all the while. If this process is killed, whoever resumes the trial lets it go back.
@@ -228,18 +249,23 @@ class _AttemptCommand:
             self._say(f"core-sdk: the trial cannot be started again: {error}\n")
             return None
 
-    def _start(self, variables: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+    def _start(self, variables: Mapping[str, str]) -> tuple[_Command, int]:
         """Starts the command, and returns its process and the descriptor of its output. Raises `OSError`."""
         order = self._order
         if self._terminal is None:
             source, sink = os.pipe()
         else:
             source, sink = self._terminal.controller, self._terminal.device
+        variables = {**variables, SIGNS_VARIABLE: str(self._signs)}
+        standby, self._standby = self._standby, None
         try:
+            if standby is not None and standby.begin(order, variables, sink):
+                self._process = standby
+                return standby, source
             process = subprocess.Popen(
                 order.argv,
                 cwd=order.cwd,
-                env={**variables, SIGNS_VARIABLE: str(self._signs)},
+                env=variables,
                 stdin=self._stdin if self._stdin is not None else sink if self._terminal else subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
@@ -393,7 +419,7 @@ def _read(source: int) -> bytes:
         return b""
 
 
-def _send(process: subprocess.Popen[bytes], number: int) -> None:
+def _send(process: _Command, number: int) -> None:
     if process.returncode is None:
         send = os.killpg if number in _OF_TERMINAL else os.kill
         with contextlib.suppress(ProcessLookupError, PermissionError):

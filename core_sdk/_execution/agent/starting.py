@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
 
 from core_sdk._execution.agent._messages import (
     AgentAnswer,
@@ -25,7 +27,7 @@ from core_sdk._ground.environment.names import HOME_VARIABLE, RUN_INFO_VARIABLE
 from core_sdk._ground.signs import StallBounds
 from core_sdk._ground.typed_lines import from_line, to_line
 from core_sdk._home.next_attempt import mark_of_attempt
-from core_sdk._machine.processes import Spawner, start_helper
+from core_sdk._machine.processes import Forked, Spawner, start_helper
 from core_sdk.errors import CommandError
 
 if TYPE_CHECKING:
@@ -46,6 +48,13 @@ class Screen:
     num_columns: int
 
 
+class Forking(Protocol):
+    """Forks agents, as an `AgentSpawner` does."""
+
+    def fork(self, request: object, descriptors: Sequence[int]) -> Forked:
+        """Forks a process. Raises `OSError`."""
+
+
 class Agent:
     """An agent that waits, from construction on, for the attempt that it is to start.
 
@@ -53,7 +62,10 @@ class Agent:
     dies, before `start`, it ends.
     """
 
-    def __init__(self, spawner: AgentSpawner | None = None) -> None:
+    variables: Mapping[str, str] = MappingProxyType({})
+    """The environment of the command, after `start`."""
+
+    def __init__(self, spawner: Forking | None = None) -> None:
         self._sending = threading.Lock()
         self._is_ordered = False
         self._early: list[AgentMessage] = []
@@ -124,6 +136,7 @@ class Agent:
             num_restarts=0 if start.folder.read_record().request_id else _MAX_RESTARTS,
             num_nodes=len(start.info.container_addrs),
         )
+        self.variables = order.variables
         descriptors = [start.lock.fileno()]
         descriptors += [] if start.ticket is None else [start.ticket.fileno()]
         descriptors += [] if stdin is None else [stdin]

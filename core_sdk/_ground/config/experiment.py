@@ -281,6 +281,9 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     resources: Resources = Resources()
     environment: TrialEnvironment = TrialEnvironment()
     integrations: Annotated[Integrations, about("there are none yet")] = Integrations()
+    warm: Annotated[
+        bool, about("trials on this machine begin with their libraries [imported](experiments.md#warm-starts)")
+    ] = True
     debug: Annotated[bool, about("log more")] = False
 
     @property

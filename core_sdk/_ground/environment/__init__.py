@@ -23,6 +23,7 @@
 | `CORE_SDK_QUIET`    | not empty and not 0: a script does not say which trial it is, and how it has ended |
 | `CORE_SDK_DISTURBANCE` | from `core-sdk check-resume` to a training: how it is disturbed, and when, as JSON |
 | `CORE_SDK_FINGERPRINTS` | from `core-sdk check-resume` to a training: the file for digests of its state     |
+| `CORE_SDK_IMPORTS`  | from a master to the first trials of a search: the file for the names of what they import |
 | `CORE_SDK_WRITER`   | the name under which a script reports about a trial, next to its own program |
 | `CORE_SDK_TRIAL`    | the id or the name of that trial; default: the trial whose script has started this one |
 | `CORE_SDK_AUTHOR`   | the person or the agent that tries something; default: the name of the user      |
@@ -55,6 +56,7 @@ from core_sdk._ground.environment._children import (
     passed_variables,
     rank_variables,
     recorded_variables,
+    replace_variables,
     worker_variables,
 )
 from core_sdk._ground.environment._command import command_of_this_process, is_of_multiprocessing, is_script, main_script
@@ -107,6 +109,7 @@ from core_sdk._ground.environment._settings import (
     author,
     disturbance,
     fingerprints_path,
+    imports_path,
     is_quiet,
     is_test_mode,
     is_usr1_stop,

@@ -164,6 +164,14 @@ def add_variables(added: Mapping[str, str]) -> None:
     os.environ.update(added)
 
 
+def replace_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Replaces the environment of this process, which another program has forked. Returns the environment before."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(variables)
+    return before
+
+
 def _is_of_launch(name: str) -> bool:
     return name in _OF_LAUNCH or name.startswith("TORCHELASTIC_")
 

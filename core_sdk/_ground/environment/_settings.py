@@ -15,6 +15,7 @@ from core_sdk._ground.environment.names import (
     FINGERPRINTS_VARIABLE,
     GRACE_VARIABLE,
     HOME_VARIABLE,
+    IMPORTS_VARIABLE,
     MAX_MEDIA_VARIABLE,
     QUIET_VARIABLE,
     RUN_INFO_VARIABLE,
@@ -215,6 +216,11 @@ def disturbance() -> str:
 def fingerprints_path() -> Path | None:
     """Returns the file for a training's fingerprints, for which `core-sdk check-resume` asks; usually None."""
     return Path(path) if (path := os.environ.get(FINGERPRINTS_VARIABLE, "")) else None
+
+
+def imports_path() -> Path | None:
+    """Returns the file for the names of what a trial imports, for which the master of a search asks; usually None."""
+    return Path(path) if (path := os.environ.get(IMPORTS_VARIABLE, "")) else None
 
 
 def is_test_mode(variables: Mapping[str, str] = os.environ) -> bool:

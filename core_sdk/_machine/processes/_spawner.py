@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -28,6 +29,8 @@ _PROGRAM = Path(__file__).with_name("_spawner_process.py")
 _LIBC = ctypes.CDLL(None)
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
+# An argument without a meaning, over which a forked process can write its own command line.
+_ROOM = " " * 2000
 
 
 class Forked:
@@ -51,17 +54,27 @@ class Spawner:
     _forking = threading.Lock()
 
     def __init__(
-        self, function: str, variables: Mapping[str, str], modules: Sequence[str] = (), *, is_adopting: bool
+        self,
+        function: str,
+        variables: Mapping[str, str],
+        modules: Sequence[str] = (),
+        *,
+        is_adopting: bool,
+        is_like_script: bool = False,
     ) -> None:
         """The process imports `modules`. Libraries may read its environment, `variables`, when they are imported.
 
         A forked process calls `function` (`module:name`) with its request and descriptors, while all signals are
         blocked. If `is_adopting`, it becomes a child of this process, which has to reap it. Only Linux can do that.
+
+        If `is_like_script`, the process finds modules as a script would that is started with these variables, instead
+        of as this program does, and leaves out modules that it cannot import.
         """
         self._variables = variables
         self._is_adopting = is_adopting
+        self._is_like_script = is_like_script
         self._order = {
-            "path": sys.path,
+            "path": None if is_like_script else sys.path,
             "modules": list(modules),
             "function": function,
             "is_orphaning": is_adopting,
@@ -87,6 +100,13 @@ class Spawner:
             raise ChildProcessError("the process that forks others has ended, or cannot fork one")
         return Forked(pid)
 
+    def fork_if_ready(self, request: object, descriptors: Sequence[int]) -> Forked | None:
+        """Forks a process, or returns None if the spawner's has ended or still imports. Then it does not block."""
+        with self._forking:
+            is_ready = self._is_ready or bool(select.select([self._requests], [], [], 0)[0])
+            pid = self._ask(request, descriptors) if is_ready else None
+        return None if pid is None or pid < 0 else Forked(pid)
+
     def close(self) -> None:
         """Ends the spawner's process, but none that it has forked. Does nothing the second time."""
         atexit.unregister(self.close)
@@ -94,13 +114,19 @@ class Spawner:
 
     def _begin(self) -> None:
         own, theirs = socket.socketpair()
+        self._is_ready = False
         self._requests = moved_up_socket(own)
         self._answers = self._requests.makefile("rb")
         try:
             with theirs:
                 descriptor = theirs.fileno()
                 self.process = start_helper(
-                    ["-P", _PROGRAM, str(descriptor)],
+                    [
+                        *([] if self._is_like_script else ["-P"]),
+                        _PROGRAM,
+                        str(descriptor),
+                        *([_ROOM] if self._is_like_script else []),
+                    ],
                     env=self._variables,
                     stdin=subprocess.DEVNULL,
                     pass_fds=[descriptor],
@@ -115,10 +141,13 @@ class Spawner:
         """Returns the pid of the forked process, -1 if none can be forked, and None if the spawner has ended."""
         try:
             # The spawner is ready when it has imported the modules.
-            if self._answers.readline():
+            if self._is_ready or self._answers.readline():
+                self._is_ready = False
                 with _adopting_orphans() if self._is_adopting else contextlib.nullcontext():
                     socket.send_fds(self._requests, [_encode(request)], descriptors)
-                    return int(self._answers.readline() or 0) or None
+                    pid = int(self._answers.readline() or 0) or None
+                self._is_ready = bool(self._answers.readline())
+                return pid
         except (OSError, ValueError):  # its end has been seen already
             return None
         return None

@@ -2,7 +2,8 @@
 
 The descriptor is a socket to the program. It has one thread, and never runs code of the user's. Each request comes with
 descriptors. It ends with the program. It is started by the path of this file, so that a directory of the user's cannot
-shadow a package; the first message has the program's `sys.path`, so that Core SDK is found.
+shadow a package; the first message has the program's `sys.path`, so that Core SDK is found. Without one, modules are
+found as by a script, and `-P` is left out, which a script would pass on to its own processes.
 """
 
 from __future__ import annotations
@@ -31,9 +32,14 @@ def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     requests.set_inheritable(False)
     order, _ = _receive(requests)
-    sys.path[:] = order["path"]
+    is_like_script = order["path"] is None
+    if is_like_script:
+        del sys.path[: not sys.flags.safe_path]  # the directory of this file
+    else:
+        sys.path[:] = order["path"]
     for name in order["modules"]:
-        importlib.import_module(name)
+        with contextlib.suppress(*([Exception] if is_like_script else [])):
+            importlib.import_module(name)
     module, _, function = order["function"].partition(":")
     begin = getattr(importlib.import_module(module), function)
     # Keeps a garbage collection in a forked process from copying the memory of the imported modules.

@@ -12,10 +12,12 @@ import signal
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from core_sdk._execution.agent.starting import Agent, AgentSpawner
+from core_sdk._execution.agent.warm.agents import WarmAgents
 from core_sdk._execution.experiments.attempt_order import AttemptOrder
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
 from core_sdk._execution.master._queue import Decisions, Demand
@@ -62,7 +64,7 @@ class MachinePool(ResourcePool):
         self._ticketed: set[int] = set()
         """The slots of this home's attempts that have tickets, or had them and have just ended."""
         self._tell = tell
-        self._spawner = spawner or AgentSpawner()
+        self._agents = WarmAgents(spawner or AgentSpawner())
 
     def refusal(self, submission: SubmittedExperiment) -> str:
         num_slots = self.machine.num_slots
@@ -87,6 +89,7 @@ class MachinePool(ResourcePool):
         slots = {request_id: slots for demand in demands for request_id, slots in demand.slots.items()}
         for _, request_id in decisions.preempt:
             self._take_over(slots[request_id])
+        self._agents.keep({demand.experiment_id for demand in demands})
         if not (decisions.start or decisions.blocked or decisions.excess or decisions.withdraw):
             self._leave_line()
 
@@ -147,9 +150,12 @@ class MachinePool(ResourcePool):
 
         def make_start() -> AttemptStart:
             submission = SubmittedExperiment(Home(order.home_root), order.experiment_id)
-            return order.make_start(submission, slots)
+            start = order.make_start(submission, slots)
+            asked = self._agents.variables(order.experiment_id) if submission.config.warm else {}
+            return replace(start, variables={**start.variables, **asked})
 
-        return _MachineClaim(order.folder, slots, Agent(self._spawner), make_start, self._tell)
+        agent, learn = self._agents.agent(order.experiment_id), partial(self._agents.learn, order.experiment_id)
+        return _MachineClaim(order.folder, slots, agent, make_start, learn, self._tell)
 
     def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
         number = unrecorded_attempt(folder, last_attempt)
@@ -163,7 +169,7 @@ class MachinePool(ResourcePool):
 
     def close(self) -> None:
         self._leave_line()
-        self._spawner.close()
+        self._agents.close()
 
 
 class _MachineClaim(Claim):
@@ -173,14 +179,16 @@ class _MachineClaim(Claim):
         slots: Slots,
         agent: Agent,
         make_start: Callable[[], AttemptStart],
+        learn: Callable[[Mapping[str, str]], None],
         tell: Callable[[], None],
     ) -> None:
-        """Calls `make_start` in a new thread, and then `tell`."""
+        """Calls `make_start` in a new thread, and then `tell`. `learn` gets the environment of a command that ended."""
         self.folder = folder
         self.slot_ids = slots.ids
         self._ticket = slots.ticket
         self.node = _boot()
         self._agent = agent
+        self._learn = learn
         self._tell = tell
         self._is_over = False
         self._start: Future[AttemptStart] = Future()
@@ -196,7 +204,7 @@ class _MachineClaim(Claim):
     def start(self) -> Execution:
         start = self._start.result()
         execution = _MachineExecution(self.folder, start.number, _boot())
-        execution.start(start, self._agent, self._tell)
+        execution.start(start, self._agent, self._learn, self._tell)
         return execution
 
     def release(self) -> None:
@@ -230,10 +238,16 @@ class _MachineExecution(Execution):
         """None for an attempt that an earlier master has started."""
         self._is_starting = False
 
-    def start(self, start: AttemptStart, agent: Agent, tell: Callable[[], None]) -> None:
-        """Starts the command in a new thread, which calls `tell` when the command has ended."""
+    def start(
+        self,
+        start: AttemptStart,
+        agent: Agent,
+        learn: Callable[[Mapping[str, str]], None],
+        tell: Callable[[], None],
+    ) -> None:
+        """Starts the command in a new thread, which calls `learn` and `tell` when the command has ended."""
         self._agent, self._is_starting = agent, True
-        threading.Thread(target=self._run, args=[start, agent, tell], daemon=True).start()
+        threading.Thread(target=self._run, args=[start, agent, learn, tell], daemon=True).start()
 
     @property
     def is_over(self) -> bool:
@@ -253,7 +267,13 @@ class _MachineExecution(Execution):
         else:
             threading.Thread(target=self._kill_left, daemon=True).start()
 
-    def _run(self, start: AttemptStart, agent: Agent, tell: Callable[[], None]) -> None:
+    def _run(
+        self,
+        start: AttemptStart,
+        agent: Agent,
+        learn: Callable[[Mapping[str, str]], None],
+        tell: Callable[[], None],
+    ) -> None:
         try:
             agent.start(start)
         except CoreSDKError as error:
@@ -265,6 +285,7 @@ class _MachineExecution(Execution):
             self._agent = None
             self._kill_left()
         agent.close()
+        learn(agent.variables)
         tell()
 
     def _kill_left(self) -> None:

@@ -1,0 +1,27 @@
+"""Tells the master of a search which libraries a trial has imported, so that later trials find them imported."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+import msgspec
+
+from core_sdk._ground.files import write_atomically
+from core_sdk._ground.preloading import preloadable
+
+
+class ImportRecorder:
+    """Writes the names into a file when the Context is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def start(self) -> None:
+        """Does nothing: most imports are still to come."""
+
+    def close(self) -> None:
+        names = preloadable(sys.modules)
+        with contextlib.suppress(OSError):  # the master is gone, and with it its directory
+            write_atomically(self._path, msgspec.json.encode(names), is_durable=False)
