@@ -237,7 +237,7 @@ def test_what_creators_get_wrong_is_named() -> None:
         ({"data_creator": lambda config: ()}, r"data_creator\(\) returned 0 datasets"),
         ({"data_creator": lambda config: iter(())}, r"data_creator\(\) returned a tuple_iterator; it must"),
         ({"optimizer_creator": lambda model, config: None}, r"optimizer_creator\(\) returned a NoneType"),
-        ({"scheduler_creator": plateau}, r"ReduceLROnPlateau.*scheduler_step_freq=None"),
+        ({"scheduler_creator": plateau}, r"ReduceLROnPlateau.*scheduler_step_freq='manual'"),
     ]
     for arguments, message in wrong:
         with pytest.raises(WorkerFailedError, match=message):
