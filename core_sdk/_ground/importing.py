@@ -1,6 +1,6 @@
 """Imports modules on first use, and the code that was stored with a checkpoint next to the code that is running.
 
-It also says from which files the running modules come.
+It also says from which files the running modules come, and which of them another process may import ahead.
 
 `sys.modules` holds only one module of a name. While `import_from_path` is open, modules whose names are in the path are
 therefore taken out. At the end they replace those from the path, which live on while something refers to them.
@@ -68,6 +68,49 @@ def file_of(module: ModuleType) -> str | None:
 def is_of_library(file: str) -> bool:
     """Returns whether a file belongs to the environment: the standard library, or an installed package."""
     return any(f"{os.sep}{name}{os.sep}" in file for name in _LIBRARIES) or file.startswith(_STANDARD_LIBRARY)
+
+
+# What importing them does depends on nothing but the environment: not on the directory, nor on arguments. They start no
+# thread of Python's, and use no GPU.
+_PRELOADABLE = frozenset(
+    {
+        "PIL",
+        "accelerate",
+        "einops",
+        "lightning",
+        "numpy",
+        "pandas",
+        "pytorch_lightning",
+        "safetensors",
+        "scipy",
+        "sklearn",
+        "timm",
+        "torch",
+        "torchaudio",
+        "torchmetrics",
+        "torchvision",
+        "tqdm",
+        "transformers",
+    }
+)
+
+
+def preloadable(modules: Mapping[str, ModuleType]) -> list[str]:
+    """Returns the names of imported modules that another process may import ahead, in the order of their import.
+
+    Private modules of other libraries are left out: the public ones import them. So is what a directory of the user's
+    has under the name of a library.
+    """
+    return [name for name, module in list(modules.items()) if _is_preloadable(name, module)]
+
+
+def _is_preloadable(name: str, module: ModuleType) -> bool:
+    package, *inner = name.split(".")
+    if package == "core_sdk":
+        return True
+    file = file_of(module) if package in _PRELOADABLE else None
+    is_public = not any(part.startswith("_") for part in inner)
+    return file is not None and is_public and any(f"{os.sep}{place}{os.sep}" in file for place in _LIBRARIES)
 
 
 # One lock for the whole process, which has one `sys.path` and one `sys.modules`.

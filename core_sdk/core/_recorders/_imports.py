@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk._ground.files import write_atomically
-from core_sdk._ground.preloading import preloadable
+from core_sdk._ground.importing import preloadable
 
 
 class ImportRecorder:

@@ -19,7 +19,7 @@ from core_sdk._execution.agent.starting import Agent, AgentSpawner
 from core_sdk._execution.agent.warm.agents import WarmAgents, WarmSpawner
 from core_sdk._execution.agent.warm.programs import Program, differing, program_of
 from core_sdk._ground.environment import agent_variables
-from core_sdk._ground.preloading import preloadable
+from core_sdk._ground.importing import preloadable
 from core_sdk._home import Home
 from core_sdk._home.attempts.killing import kill
 from core_sdk._home.attempts.running import await_end
