@@ -17,7 +17,7 @@ from processes import TIMEOUT_S, wait_for
 from core_sdk._execution.agent._messages import CommandEnded
 from core_sdk._execution.agent.starting import Agent, AgentSpawner
 from core_sdk._execution.agent.warm.agents import WarmAgents, WarmSpawner
-from core_sdk._execution.agent.warm.programs import Program, differing, program_of
+from core_sdk._execution.agent.warm.programs import PythonProgram, differing, program_of
 from core_sdk._ground.environment import agent_variables
 from core_sdk._ground.importing import preloadable
 from core_sdk._home import Home
@@ -247,14 +247,14 @@ def test_a_warm_process_that_is_killed_costs_only_its_warmth(cold: AgentSpawner,
 
 def test_programs_are_recognized() -> None:
     """A Python script or module is a program, also by a shell; launchers and options of Python's are not."""
-    script = Program("python3", "train.py", ("--lr", "0.1"))
+    script = PythonProgram("python3", "train.py", ("--lr", "0.1"))
 
     assert program_of(["python3", "train.py", "--lr", "0.1"]) == script
     assert program_of(["/bin/sh", "-c", "python3 train.py  --lr 0.1"]) == script
     assert program_of(["/bin/sh", "-c", "python3 train.py && echo"]) is None
     assert program_of(["/bin/sh", "-c", "A=1 python3 train.py"]) is None
     assert program_of(["/bin/sh", "-c", "python3 train.py $HOME"]) is None
-    assert program_of(["python3", "-m", "core_sdk.pytorch", "m:T"]) == Program(
+    assert program_of(["python3", "-m", "core_sdk.pytorch", "m:T"]) == PythonProgram(
         "python3", "core_sdk.pytorch", ("m:T",), True
     )
     assert program_of(["python3", "-m", "launch.torch_distributed", "train.py"]) is None

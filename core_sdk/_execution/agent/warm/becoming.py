@@ -21,7 +21,7 @@ from types import ModuleType
 
 import msgspec
 
-from core_sdk._execution.agent.warm.programs import Program
+from core_sdk._execution.agent.warm.programs import PythonProgram
 from core_sdk._ground.environment import replace_variables
 from core_sdk._ground.environment.names import OWN_PREFIX, ROOM_VARIABLE
 
@@ -33,7 +33,7 @@ _ARGUMENTS, _ENVIRONMENT = 45, 47
 class Beginning(msgspec.Struct, frozen=True):
     """What a program is begun with."""
 
-    program: Program
+    program: PythonProgram
     cwd: str
     variables: dict[str, str]
     mask: list[int]

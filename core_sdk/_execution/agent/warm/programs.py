@@ -19,7 +19,7 @@ _OWN_PREFIXES = (OWN_PREFIX, "DET_")
 _OWN_NAMES = frozenset({"CUDA_VISIBLE_DEVICES"})
 
 
-class Program(msgspec.Struct, frozen=True):
+class PythonProgram(msgspec.Struct, frozen=True):
     """A Python program: a script, or a module if `is_module`, and its arguments."""
 
     python: str
@@ -37,7 +37,7 @@ class Program(msgspec.Struct, frozen=True):
         return [self.python, *options, self.name, *self.arguments]
 
 
-def program_of(argv: Sequence[str]) -> Program | None:
+def program_of(argv: Sequence[str]) -> PythonProgram | None:
     """Returns the Python program that a command runs, also by a shell; None if it is another command.
 
     A command that gives an option to Python, other than `-u`, is another one. So are launchers.
@@ -57,7 +57,7 @@ def program_of(argv: Sequence[str]) -> Program | None:
     is_known = name.replace(".", "").isidentifier() and not _is_launcher(name) if is_module else name.endswith(".py")
     if name.startswith("-") or not is_known:
         return None
-    return Program(python, name, tuple(arguments), is_module, is_unbuffered)
+    return PythonProgram(python, name, tuple(arguments), is_module, is_unbuffered)
 
 
 def differing(variables: Mapping[str, str], other: Mapping[str, str]) -> set[str]:

@@ -18,7 +18,7 @@ import msgspec
 
 from core_sdk._execution.agent._messages import AgentOrder
 from core_sdk._execution.agent.warm.becoming import Beginning, become
-from core_sdk._execution.agent.warm.programs import Program, differing, program_of
+from core_sdk._execution.agent.warm.programs import PythonProgram, differing, program_of
 
 _CHUNK_BYTES = 1 << 16
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -67,7 +67,7 @@ class Standby:
                 self.returncode = 0
         return self.returncode
 
-    def _fits(self, program: Program, order: AgentOrder, variables: dict[str, str]) -> bool:
+    def _fits(self, program: PythonProgram, order: AgentOrder, variables: dict[str, str]) -> bool:
         """Returns whether a fresh Python would begin the program in the same way."""
         if order.has_stdin or order.screen or differing(variables, self.variables):
             return False
