@@ -189,7 +189,9 @@ _FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_fields", "_make", "_r
     "_orig_mod",
     "_version",
     "_current_frames",  # sys
-    "_register_atexit",  # threading
+    "_register_atexit",  # threading, as the next one
+    "_native_id",
+    "_run_module_as_main",  # runpy
     "_forkserver",  # multiprocessing, as the next one
     "_preload_modules",
 }

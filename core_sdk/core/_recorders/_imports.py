@@ -6,10 +6,9 @@ import contextlib
 import sys
 from pathlib import Path
 
-import msgspec
-
 from core_sdk._ground.files import write_atomically
 from core_sdk._ground.importing import preloadable
+from core_sdk._ground.typed_lines import to_line
 
 
 class ImportRecorder:
@@ -24,4 +23,4 @@ class ImportRecorder:
     def close(self) -> None:
         names = preloadable(sys.modules)
         with contextlib.suppress(OSError):  # the master is gone, and with it its directory
-            write_atomically(self._path, msgspec.json.encode(names), is_durable=False)
+            write_atomically(self._path, to_line(names), is_durable=False)

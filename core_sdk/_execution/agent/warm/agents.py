@@ -11,12 +11,11 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from core_sdk._execution.agent.starting import Agent, AgentSpawner
 from core_sdk._execution.agent.warm.programs import is_of_one_trial
 from core_sdk._ground.environment import agent_variables
 from core_sdk._ground.environment.names import IMPORTS_VARIABLE, ROOM_VARIABLE
+from core_sdk._ground.typed_lines import from_line
 from core_sdk._machine.processes import Forked, Spawner
 
 logger = logging.getLogger("core_sdk.master")
@@ -85,10 +84,10 @@ class WarmAgents:
 
     def learn(self, experiment_id: int, variables: Mapping[str, str]) -> None:
         """Starts the warm process of an experiment, if a trial with these variables has told what it has imported."""
-        with self._lock, contextlib.suppress(OSError, msgspec.DecodeError):
+        with self._lock, contextlib.suppress(OSError, ValueError):
             if experiment_id in self._warm:
                 return
-            modules = msgspec.json.decode(self._path(experiment_id).read_bytes(), type=list[str])
+            modules = from_line(self._path(experiment_id).read_bytes(), list[str])
             self._path(experiment_id).unlink()
             if not any("." not in name and name != "core_sdk" for name in modules):
                 return

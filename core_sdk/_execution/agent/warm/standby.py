@@ -14,11 +14,10 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from core_sdk._execution.agent._messages import AgentOrder
 from core_sdk._execution.agent.warm.becoming import Beginning, become
 from core_sdk._execution.agent.warm.programs import PythonProgram, differing, program_of
+from core_sdk._ground.typed_lines import from_line, to_line
 
 _CHUNK_BYTES = 1 << 16
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -49,7 +48,7 @@ class Standby:
         if program is not None and self._fits(program, order, variables):
             beginning = Beginning(program, order.cwd, variables, order.mask)
             with contextlib.suppress(OSError):  # somebody has killed or stopped it
-                socket.send_fds(self._connection, [msgspec.json.encode(beginning) + b"\n"], [output])
+                socket.send_fds(self._connection, [to_line(beginning)], [output])
                 if self._connection.recv(len(_GOING)) == _GOING:
                     self._connection.close()
                     return True
@@ -118,7 +117,7 @@ def _stand_by(agent: int, connection: socket.socket) -> None:
         if not chunk:
             os._exit(0)
         message += chunk
-    beginning = msgspec.json.decode(message, type=Beginning)
+    beginning = from_line(message, Beginning)
     connection.sendall(_GOING)
     connection.close()
     # The program ends as every Python does. The spawner's program is the main module until it begins.
