@@ -39,6 +39,7 @@ from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context, Service
 from core_sdk.core._preempt import PreemptMode
 from core_sdk.core._preempt._disturbance import disturber
+from core_sdk.core._profiler._steps import StepProfiler
 from core_sdk.core._ranks import joined_ranks, on_all_ranks, only_rank
 from core_sdk.core._recorders import EnvironmentRecorder, SourceRecorder
 from core_sdk.core._resumption import Resumption
@@ -205,6 +206,9 @@ def init(
         recorders.append(fingerprints)
         if ranks.is_chief:
             attempt = replace(attempt, journal=HeardJournal(attempt.journal, fingerprints.hear))
+    profiler = StepProfiler(attempt.folder, attempt.number) if ranks.is_chief else None
+    if profiler is not None:
+        recorders.append(profiler)
     guarding = _guarding(attempt, guards) if ranks.is_chief else None
     if guarding is not None:
         attempt = replace(attempt, journal=guarding.guarded(attempt.journal))
@@ -227,6 +231,8 @@ def init(
         disturbing.preempt = context.preempt
     if guarding is not None:
         guarding.preempt = context.preempt
+    if profiler is not None:
+        profiler.preempt = context.preempt
     return context
 
 

@@ -169,6 +169,11 @@ class TrialFolder:
         except FileNotFoundError:
             return b""
 
+    @property
+    def profiles_path(self) -> Path:
+        """The directory of the traces that `core-sdk trial profile` has asked for."""
+        return self.path / "profiles"
+
     def stall_path(self, attempt: int) -> Path:
         """Returns the path of the stacks that were taken when the attempt last stood still."""
         return self.path / f"{attempt}.stall.txt"

@@ -88,6 +88,7 @@ class PreemptContext(OfOneProcess):
         self._launch_directory = launch_directory
         self._num_calls = 0
         self._is_quiet = False
+        self._on_step: Callable[[], None] | None = None
         self.is_acknowledged = False
         """Whether the script knows that it should stop: if it then ends well, the attempt counts as paused."""
         self.stop_known_at: float | None = None
@@ -189,6 +190,16 @@ class PreemptContext(OfOneProcess):
             tell_launcher(self._launch_directory, "stopped")
 
     @property
+    def on_step(self) -> Callable[[], None] | None:
+        """What is called at each `should_preempt()` of this rank, for a tool that looks at steps; usually None."""
+        return self._on_step
+
+    @on_step.setter
+    def on_step(self, call: Callable[[], None] | None) -> None:
+        self._on_step = call
+        self._is_quiet = False
+
+    @property
     def is_asked(self) -> bool:
         """Whether this rank's script has called `should_preempt()`, and so ends itself when it should stop."""
         return self._num_calls > 0
@@ -222,7 +233,9 @@ class PreemptContext(OfOneProcess):
             raise RuntimeError("in PreemptMode.ChiefOnly only the chief calls should_preempt()")
         if self._uncaught_signals:
             self._catch_stops()
-        self._is_quiet = not self._uncaught_signals
+        self._is_quiet = not self._uncaught_signals and self._on_step is None
+        if self._on_step is not None:
+            self._on_step()
         if self._agreement.is_calm:
             return False
         self._is_quiet = False  # after looking at the agreement, so that a stop in between is not overlooked

@@ -21,6 +21,7 @@ class _Trial(LazyGroup):
         "logs": Lazy(f"{_TRIAL}.logs:logs"),
         "download": Lazy(f"{_TRIAL}.looking:download"),
         "tensorboard": Lazy(f"{_TRIAL}.looking:tensorboard"),
+        "profile": Lazy(f"{_TRIAL}.profiling:profile"),
         "pause": Lazy(f"{_TRIAL}.steering:pause"),
         "kill": Lazy(f"{_TRIAL}.steering:kill"),
         "resume": Lazy(f"{_TRIAL}.steering:resume", cls=CommandAfterDashes),
