@@ -43,7 +43,6 @@ from core_sdk._ground.ownership import give_to_owner_of
 from core_sdk._ground.records import ExitRecord, Settled
 from core_sdk._ground.typed_lines import from_line, to_line
 from core_sdk._home.attempts.ending import end_attempt, goes_back
-from core_sdk._home.attempts.restarts import begin_next
 from core_sdk._home.folders import TrialFolder
 from core_sdk._machine.processes import Guardian, RankProcesses, Traces, describe_marked, end_left, end_marked
 from core_sdk._machine.processes.output import Outlet
@@ -241,6 +240,8 @@ class _AttemptCommand:
             ended = ExitRecord(time=time.time(), code=code, reason=self._stall)
             self._folder.write_exit(max(self._folder.attempts()), ended)
             self._stall = ""
+            from core_sdk._home.attempts.restarts import begin_next  # few agents start a command twice
+
             path = begin_next(self._folder)
             if self._terminal is not None:
                 self._terminal = self._terminal.another()

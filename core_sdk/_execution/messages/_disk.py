@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 import time
 
-from core_sdk._execution.messages._posting import post_of_trial
-from core_sdk._home import Home, open_view
-from core_sdk._home.finding.storage_forecast import StorageForecast, read_storage_forecast
-from core_sdk._home.finding.time_ledger import brief_duration
 from core_sdk._home.folders import TrialFolder
-from core_sdk.errors import CoreSDKError
 
 _EVERY_S = 600.0
-_SOON_S = 86400.0
 
 
 class FullDisks:
@@ -29,22 +21,6 @@ class FullDisks:
         if time.monotonic() < self._next_s or not (self._folder.home_root / "notify.json").exists():
             return
         self._next_s = time.monotonic() + _EVERY_S
-        with contextlib.suppress(CoreSDKError, OSError, ValueError, sqlite3.Error):
-            with open_view(Home(self._folder.home_root)) as view:
-                forecast = read_storage_forecast(view, self._folder.trial_id)
-            if forecast is not None and (words := words_of(forecast, time.time())):
-                post_of_trial(self._folder, "disk", str(max(self._folder.attempts())), words)
+        from core_sdk._execution.messages._forecasts import post_forecast  # agents live long, and few need the index
 
-
-def words_of(forecast: StorageForecast, now: float) -> str:
-    """Says when the storage will be full, and what would do; empty if it will not be, or not within a day. Pure.
-
-    A training that does not say when it ends fills every storage some day.
-    """
-    if forecast.full is None or (forecast.ends is None and forecast.full - now > _SOON_S):
-        return ""
-    saves = f"{forecast.size_bytes / 1e9:.2g} GB every {brief_duration(forecast.interval_s)}"
-    told = f"its storage will be full in {brief_duration(max(0.0, forecast.full - now))}: it saves {saves}"
-    others = f", and {forecast.num_others} other trials save there, too" if forecast.num_others else ""
-    rather = forecast.fitting_interval_s
-    return f"{told}{others}" + ("" if rather is None else f". With a save every {brief_duration(rather)} all fit")
+        post_forecast(self._folder)

@@ -28,7 +28,7 @@ SELF = Path("/proc/self")
 
 main = sys.modules["__main__"]
 status = dict(line.split(":\t", 1) for line in (SELF / "status").read_text().splitlines())
-ours = ("CORE_SDK_GUARDED_", "CORE_SDK_RUN_INFO", "CORE_SDK_ROOM")
+ours = ("CORE_SDK_GUARDED_", "CORE_SDK_RUN_INFO", "CORE_SDK_ROOM", "CORE_SDK_SIGNS")
 same = {
     "argv": sys.argv,
     "orig_argv": sys.orig_argv[1:],

@@ -18,7 +18,7 @@ from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.messages import Message, NotifyTarget, add_target, post, read_targets
-from core_sdk._execution.messages._disk import words_of
+from core_sdk._execution.messages._forecasts import words_of
 from core_sdk._execution.messages._queue import Queue, targets_waiting
 from core_sdk._execution.messages._sending import MessageSender, text_of
 from core_sdk._home import Home
