@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 import os
 import sys
@@ -261,7 +260,7 @@ class DistributedContext(OfOneProcess):
 def _checked_place(*numbers: int | None) -> RankPlace:
     if all(number is None for number in numbers):
         return RankPlace(0, 1, 0, 1, 0, 1)
-    names = [field.name for field in dataclasses.fields(RankPlace)]
+    names = RankPlace.__struct_fields__
     pairs = zip(names, numbers, strict=True)
     given = {name: _integer(name, number) for name, number in pairs if number is not None}
     if missing := [name for name in names if name not in given]:

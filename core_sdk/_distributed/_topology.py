@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 import socket
@@ -45,7 +44,7 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True):
 def this_rank(place: RankPlace) -> RankIdentity:
     """Returns the identity of this process as the rank with these numbers."""
     return RankIdentity(
-        **dataclasses.asdict(place),
+        **msgspec.structs.asdict(place),
         host=host_identity(),
         host_name=socket.gethostname(),
         pid=os.getpid(),

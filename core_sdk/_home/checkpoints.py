@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import field
 
 from core_sdk._ground.records import (
     CheckpointCondemned,
@@ -36,8 +38,7 @@ CheckpointRecord = (
 )
 
 
-@dataclass(frozen=True)
-class RecordedCheckpoint:
+class RecordedCheckpoint(msgspec.Struct, frozen=True):
     attempt: int
     record: CheckpointStored
     resources: dict[str, int]

@@ -7,7 +7,6 @@ says how it is written there. A field with a `Title` is also a column of lists a
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -22,8 +21,7 @@ _KINDS: dict[Any, FieldKind] = {int: "integer", float: "number", str: "text", bo
 _IS_TIME = get_args(Time)[1]
 
 
-@dataclass(frozen=True)
-class Title:
+class Title(msgspec.Struct, frozen=True):
     """Makes a field a column of lists and of the page: `name: Annotated[str, Title("Name")]`."""
 
     text: str

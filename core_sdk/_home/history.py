@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from core_sdk._ground.records import (
     AttemptStarted,
@@ -33,8 +33,7 @@ _VALIDATION = "validation"
 _WANTED = ('"attempt"', '"checkpoint', '"dropped"', '"trouble"')
 
 
-@dataclass(frozen=True)
-class UnlistedCheckpoint:
+class UnlistedCheckpoint(msgspec.Struct, frozen=True):
     """Files that may be in a storage although no checkpoint of this name exists."""
 
     attempt: int
@@ -46,8 +45,7 @@ class UnlistedCheckpoint:
     """See `RecordedCheckpoint.is_inherited`."""
 
 
-@dataclass(frozen=True)
-class TrialHistory:
+class TrialHistory(msgspec.Struct, frozen=True):
     checkpoints: tuple[RecordedCheckpoint, ...]
     """The checkpoints that were not deleted, in the order in which they were stored."""
     unlisted: tuple[UnlistedCheckpoint, ...]
@@ -166,7 +164,7 @@ class _JournalReading:
         url = storage_url(self._home, found.record.storage, found.record.storage_id)
         return replace(
             found,
-            record=msgspec.structs.replace(found.record, storage=url),
+            record=replace(found.record, storage=url),
             is_inherited=self._is_inherited(url, found.attempt),
             hours=0.0 if self._began is None else (found.record.time - self._began) / 3600,
             validation=self._validations.get((found.attempt, found.record.steps_completed), {}),

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
+
+import msgspec
 
 from core_sdk._ground.records import ExitRecord, Settled
 from core_sdk._home.rows import TrialState
@@ -45,8 +46,7 @@ STOP_CODES = (*_STOP_SIGNALS, _SHELL_BASE + signal.SIGTERM, _SHELL_BASE + signal
 _LEFT = ("completed", "paused")
 
 
-@dataclass(frozen=True)
-class AttemptEnd:
+class AttemptEnd(msgspec.Struct, frozen=True):
     """The known facts about an attempt's end. All are None while it runs, and after a `kill -9` of script and agent."""
 
     outcome: str | None = None

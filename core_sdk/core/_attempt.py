@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -22,8 +21,7 @@ from core_sdk._home.journal import RankJournal, read_records
 logger = logging.getLogger("core_sdk.core")
 
 
-@dataclass(frozen=True)
-class _ClaimedAttempt:
+class _ClaimedAttempt(msgspec.Struct, frozen=True):
     """The description of the attempt that the chief sends to the other ranks."""
 
     home: Path

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from core_sdk._distributed import DistributedContext
 from core_sdk._ground.environment import (
@@ -41,7 +42,7 @@ from core_sdk.core._preempt import PreemptMode
 from core_sdk.core._preempt._disturbance import disturber
 from core_sdk.core._profiler._steps import StepProfiler
 from core_sdk.core._ranks import joined_ranks, on_all_ranks, only_rank
-from core_sdk.core._recorders import EnvironmentRecorder, SourceRecorder
+from core_sdk.core._recorders import EnvironmentRecorder
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.core._settings import ProcessSettings
@@ -245,6 +246,8 @@ def _guarding(attempt: Attempt, given: Sequence[Guard | Mapping[str, Any]]) -> G
 def _recorders(attempt: Attempt) -> list[Service]:
     recorders: list[Service] = [EnvironmentRecorder(attempt.folder, attempt.number)]
     if attempt.record.is_variation:
+        from core_sdk.core._recorders._sources import SourceRecorder  # few trials are one
+
         recorders.append(SourceRecorder(attempt.folder, attempt.number))
     if (path := imports_path()) is not None:
         from core_sdk.core._recorders._imports import ImportRecorder  # only trials of searches are asked for it

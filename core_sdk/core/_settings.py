@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import field
 
 from core_sdk._ground.environment import StopNoticeSettings, known_grace_s
 from core_sdk.core._preempt import PreemptMode, monotonic_deadline
@@ -12,8 +14,7 @@ from core_sdk.core._preempt._clouds import Cloud, chosen_clouds
 from core_sdk.core._train import TensorboardMode
 
 
-@dataclass(frozen=True)
-class ProcessSettings:
+class ProcessSettings(msgspec.Struct, frozen=True):
     """The arguments and variables that concern this process, checked."""
 
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief

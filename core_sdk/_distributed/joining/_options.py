@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 DEFAULT_NUMBER = 12360
 TIMEOUT_S = 1800.0
 JOIN_TIMEOUT_S = 600.0
 
 
-@dataclass(frozen=True)
-class JoinOptions:
+class JoinOptions(msgspec.Struct, frozen=True):
     """The arguments of a `DistributedContext` besides the six numbers."""
 
     chief_ip: str | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from core_sdk._ground.environment.names import (
     CHANNEL_KEY_VARIABLE,
@@ -21,8 +22,7 @@ _HOW_TO_START = {
 }
 
 
-@dataclass(frozen=True)
-class RankPlace:
+class RankPlace(msgspec.Struct, frozen=True):
     """The six numbers of a rank, as `DistributedContext` names them."""
 
     rank: int
@@ -63,8 +63,7 @@ class RankPlace:
         }
 
 
-@dataclass(frozen=True)
-class MeetingPlace:
+class MeetingPlace(msgspec.Struct, frozen=True):
     """The place where the ranks meet, as a launcher has told this process."""
 
     directory: Path | None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from core_sdk._ground.environment.names import (
     AUTHOR_VARIABLE,
@@ -37,8 +38,7 @@ _DEFAULT_MAX_MEDIA_MB = 64.0
 _DEFAULT_SLOT_DIRECTORY = "/tmp/core-sdk-slots"  # not TMPDIR, since all users must mean the same
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(msgspec.Struct, frozen=True):
     """The home and the run info of this process."""
 
     home: Path
@@ -55,8 +55,7 @@ class Environment:
         )
 
 
-@dataclass(frozen=True)
-class WriterSettings:
+class WriterSettings(msgspec.Struct, frozen=True):
     """The trial that a script reports about, and the name under which it does, if it is not the trial's own program."""
 
     name: str | None
@@ -73,8 +72,7 @@ def writer_variables(name: str, trial: int | str) -> dict[str, str]:
     return {WRITER_VARIABLE: name, TRIAL_VARIABLE: str(trial)}
 
 
-@dataclass(frozen=True)
-class LaunchSettings:
+class LaunchSettings(msgspec.Struct, frozen=True):
     """The settings of a launcher."""
 
     grace_s: float
@@ -100,8 +98,7 @@ class LaunchSettings:
         )
 
 
-@dataclass(frozen=True)
-class StopNoticeSettings:
+class StopNoticeSettings(msgspec.Struct, frozen=True):
     """The clouds that are asked for notices of a machine's end, and the addresses of their servers."""
 
     clouds: tuple[str, ...]
@@ -197,6 +194,8 @@ def author() -> str:
     """Returns who tries something: what the environment says, or else the name of the user."""
     if told := os.environ.get(AUTHOR_VARIABLE, ""):
         return told
+    import getpass  # not for scripts
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user that has no name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from statistics import median
+from collections.abc import Iterable
 
 # With fewer values a median says nothing.
 _LEAST_VALUES = 5
@@ -73,7 +73,7 @@ class AboveMedian(_OfRecentValues):
     """A value above `factor` times the median of the last `num_last` ones, for metrics above 0."""
 
     def _compare(self, value: float) -> str:
-        usual = median(self._last)
+        usual = _median(self._last)
         if usual <= 0 or value <= self._factor * usual:
             return ""
         return f"{value:.6g} is {value / usual:.3g} times the median of the last {len(self._last)}"
@@ -83,8 +83,8 @@ class RobustScore(_OfRecentValues):
     """A value that lies `factor` standard deviations above the median of the last ones, by their median distance."""
 
     def _compare(self, value: float) -> str:
-        usual = median(self._last)
-        deviation = _OF_NORMAL * median(abs(each - usual) for each in self._last)
+        usual = _median(self._last)
+        deviation = _OF_NORMAL * _median(abs(each - usual) for each in self._last)
         if deviation == 0 or value - usual <= self._factor * deviation:
             return ""
         score = (value - usual) / deviation
@@ -110,3 +110,10 @@ class NotBetter(Rule):
         if steps - self.good_until < self._num_steps:
             return ""
         return f"was best at step {self.good_until:,}, {steps - self.good_until:,} steps ago"
+
+
+def _median(values: Iterable[float]) -> float:
+    """Returns the median; `statistics` would be slow to import."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 JOB_ID_VARIABLE = "CORE_SDK_JOB_ID"
 
@@ -12,8 +13,7 @@ JOB_ID_VARIABLE = "CORE_SDK_JOB_ID"
 _FIRST_RESERVED_STEP = 0xFFFFFFF0
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """The identity of a training in a scheduler's job."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+
+import msgspec
 
 from core_sdk.errors import PlacementError
 
@@ -11,8 +12,7 @@ MEETING_PORTS = range(10_000, 30_000)
 """Ports above the range of well-known services, and below the ranges that systems and Kubernetes assign."""
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True):
     """The nodes of a job, on each of which a scheduler has started one launcher."""
 
     addresses: tuple[str, ...]

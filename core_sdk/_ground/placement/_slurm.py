@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from core_sdk._ground.placement._gpus import named_gpus
 from core_sdk._ground.placement._host_list import expand_counts, expand_hosts
@@ -15,8 +16,7 @@ from core_sdk.errors import PlacementError
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class SlurmJob:
+class SlurmJob(msgspec.Struct, frozen=True):
     """A job of Slurm, as its batch script sees it."""
 
     job_id: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 # The first batch, the first step, the first report and the second batch tell nothing about the usual time between two.
 _LEAST_SIGNS = 5
 
 
-@dataclass(frozen=True)
-class StallBounds:
+class StallBounds(msgspec.Struct, frozen=True):
     """How long a rank may be silent: so many times the longest silence so far, between two bounds."""
 
     factor: float = 10.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from core_sdk._ground.signs._layout import (
     AT,
@@ -20,8 +21,7 @@ from core_sdk._ground.signs._layout import (
 )
 
 
-@dataclass(frozen=True)
-class RankSigns:
+class RankSigns(msgspec.Struct, frozen=True):
     """The signs of a rank so far."""
 
     rank: int

@@ -9,7 +9,9 @@ import random
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from core_sdk._ground.alive import AliveLock, is_alive
 from core_sdk._ground.environment import (
@@ -35,8 +37,7 @@ from core_sdk.errors import AttemptClaimedError, CommandError, HomeNotWritableEr
 logger = logging.getLogger("core_sdk.core")
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """An attempt as one of its ranks holds it; the chief has claimed it for all of them."""
 
     folder: TrialFolder

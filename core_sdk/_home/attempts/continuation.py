@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from core_sdk._ground.records import CheckpointStored, Report, Setback
 from core_sdk._home.attempts.setbacks import setback_before
@@ -25,14 +27,12 @@ from core_sdk.errors import (
 _MOST_REASON_CHARS = 300
 
 
-@dataclass(frozen=True)
-class SkippedCheckpoint:
+class SkippedCheckpoint(msgspec.Struct, frozen=True):
     storage_id: str
     reason: str
 
 
-@dataclass(frozen=True)
-class Continuation:
+class Continuation(msgspec.Struct, frozen=True):
     checkpoint: CheckpointStored | None
     """None if no checkpoint can be read."""
     steps_completed: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
+
+import msgspec
 
 from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.records import Dropped, Ended, ExitRecord, Settled, StopAcknowledged
@@ -73,11 +74,11 @@ def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
     tail = read_journal(journal, offset=max(0, journal.stat().st_size - _TAIL_BYTES))
     for record in (record for chunk in tail for record in chunk.records):
         if isinstance(record, StopAcknowledged):
-            end = dataclasses.replace(end, stop_source=record.source)
+            end = msgspec.structs.replace(end, stop_source=record.source)
         elif isinstance(record, Ended):
-            end = dataclasses.replace(end, outcome=record.outcome, error=record.error)
+            end = msgspec.structs.replace(end, outcome=record.outcome, error=record.error)
     num_dropped, drop_reason = _read_losses(folder, attempt)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         end, error=error_told(end.error, recorded), num_dropped=num_dropped, drop_reason=drop_reason
     )
 

@@ -11,13 +11,13 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import msgspec
 
-@dataclass(frozen=True)
-class Identity:
+
+class Identity(msgspec.Struct, frozen=True):
     """The name of a home, and the folder that has it."""
 
     name: str
@@ -48,8 +48,7 @@ class Identity:
         return is_same_folder and (not is_known or self.file_system == other.file_system)
 
 
-@dataclass(frozen=True)
-class Ownership:
+class Ownership(msgspec.Struct, frozen=True):
     """Decides whether what was recorded under an identity belongs to this home."""
 
     own: str | None

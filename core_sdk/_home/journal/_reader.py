@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
+
+import msgspec
 
 from core_sdk._ground.files import reading
 from core_sdk._ground.records import Record
@@ -16,16 +17,14 @@ from core_sdk._home.journal._line import decode_bad_line, decode_line, decode_li
 logger = logging.getLogger("core_sdk.journal")
 
 
-@dataclass(frozen=True)
-class BadLine:
+class BadLine(msgspec.Struct, frozen=True):
     """A line that was skipped: it is damaged, or of a kind that this version does not know."""
 
     offset: int
     problem: str
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """Some consecutive records of a journal."""
 
     records: list[Record]

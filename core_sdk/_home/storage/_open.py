@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote_to_bytes, urlsplit
+
+import msgspec
 
 from core_sdk._ground.environment import path_here, storage_deadline_s
 from core_sdk._ground.records import RETENTION_KEYS, STORAGE_KEYS, RetentionPolicy
@@ -28,8 +29,7 @@ _WHAT_TO_WRITE = (
 )
 
 
-@dataclass(frozen=True)
-class NamedBucket:
+class NamedBucket(msgspec.Struct, frozen=True):
     """A bucket that a configuration or a URL names."""
 
     kind: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from core_sdk._ground.files import reading
 from core_sdk._home.storage._names import RESERVED_NAMES, check_file_name
@@ -17,8 +18,7 @@ from core_sdk.errors import UnsafePathError
 _CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class SourceFile:
+class SourceFile(msgspec.Struct, frozen=True):
     """A regular file of the directory. For a symbolic link, the file of the directory to which it leads."""
 
     path: Path
@@ -28,8 +28,7 @@ class SourceFile:
     """Whether it has other names (hard links), through which it may be changed later."""
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(msgspec.Struct, frozen=True):
     files: dict[str, SourceFile]
     directories: list[str]
     links: dict[str, str]

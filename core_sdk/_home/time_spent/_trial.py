@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from core_sdk._home.time_spent._attempt import AttemptClock, TimeMark
 
 Gap = Literal["down", "stopped", "waiting"]
@@ -14,8 +16,7 @@ Gap = Literal["down", "stopped", "waiting"]
 PHASES = ("training", "lost", "waiting", "starting", "saving", "loading", "validating", "down", "stopped")
 
 
-@dataclass(frozen=True)
-class AttemptSpan:
+class AttemptSpan(msgspec.Struct, frozen=True):
     """An attempt, as the account of its trial needs it."""
 
     clock: AttemptClock

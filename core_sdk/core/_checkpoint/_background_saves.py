@@ -12,8 +12,9 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.errors import GraceExceededError
@@ -26,8 +27,7 @@ _CANCEL_S = 5.0
 _NICENESS = 10
 
 
-@dataclass(frozen=True)
-class Save:
+class Save(msgspec.Struct, frozen=True):
     """A checkpoint whose files are staged and not yet stored."""
 
     storage_id: str

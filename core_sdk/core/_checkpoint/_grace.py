@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from core_sdk._ground.environment.names import GRACE_VARIABLE
 
@@ -18,8 +19,7 @@ _RESERVED_SHARE = 0.1
 _MAX_RESERVED_S = 2.0
 
 
-@dataclass(frozen=True)
-class Grace:
+class Grace(msgspec.Struct, frozen=True):
     """The time that is left after a stop was asked for. With `total_s` None it never ends."""
 
     total_s: float | None

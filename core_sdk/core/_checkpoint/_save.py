@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import msgspec
+
 from core_sdk._distributed import DistributedContext, SoloChannel
 from core_sdk._ground.signs import SignsOfLife
 from core_sdk._home.journal import Journal
@@ -51,8 +53,7 @@ class PathAndId(tuple[Path, str]):
         )
 
 
-@dataclass(frozen=True)
-class _Offer:
+class _Offer(msgspec.Struct, frozen=True):
     """The message that each rank sends to the others before anything is written."""
 
     storage_id: str
@@ -61,8 +62,7 @@ class _Offer:
     has_pending: bool
 
 
-@dataclass(frozen=True)
-class _SealedShard:
+class _SealedShard(msgspec.Struct, frozen=True):
     """The message that each rank sends to the others once its files are sealed."""
 
     shard: Shard

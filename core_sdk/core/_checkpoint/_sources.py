@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from core_sdk._home.storage import Selector
 
 
-@dataclass(frozen=True)
-class RankDirectory:
+class RankDirectory(msgspec.Struct, frozen=True):
     """The description of a rank's directory that the other ranks get."""
 
     directory: tuple[str, str, int, int]

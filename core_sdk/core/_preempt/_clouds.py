@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
+
+import msgspec
 
 from core_sdk._ground.environment import StopNoticeSettings
 from core_sdk._ground.environment.names import STOP_NOTICES_VARIABLE
 
 
-@dataclass(frozen=True)
-class Cloud:
+class Cloud(msgspec.Struct, frozen=True):
     """A cloud, and the address of its metadata server."""
 
     name: Literal["gce", "ec2"]

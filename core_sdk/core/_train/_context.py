@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import logging
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -310,6 +309,8 @@ class TrainContext(OfOneProcess):
 
     def _temporary_tensorboard_path(self) -> Path:
         if self._private_tensorboard_path is None:
+            import tempfile  # not for all scripts
+
             self._private_tensorboard_path = Path(tempfile.mkdtemp(prefix="core-sdk-tensorboard-"))
             logger.warning(
                 "event files of rank %d are not kept: its node does not see the home of rank 0, and they go to %s",

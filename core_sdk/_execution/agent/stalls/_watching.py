@@ -7,8 +7,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from core_sdk._execution.agent.stalls._diagnosis import ProcessState, RankState, told, waits_for_ranks
 from core_sdk._execution.agent.stalls._stacks import children_of, native_stacks, process_state
