@@ -69,9 +69,9 @@ class Ours:
 
 
 class Optuna:
-    """Optuna's TPE with one of its pruners."""
+    """One of Optuna's samplers with one of its pruners."""
 
-    def __init__(self, seed: int, pruner: str) -> None:
+    def __init__(self, seed: int, sampler: str, pruner: str) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -79,9 +79,12 @@ class Optuna:
             "hyperband": lambda: optuna.pruners.HyperbandPruner(LOWEST, NUM_EPOCHS, FACTOR),
             "halving": lambda: optuna.pruners.SuccessiveHalvingPruner(LOWEST, FACTOR),
         }
-        sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+        samplers: dict[str, Callable[[], Any]] = {
+            "random": lambda: optuna.samplers.RandomSampler(seed=seed),
+            "TPE": lambda: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
+        }
         self._pruned = optuna.trial.TrialState.PRUNED
-        self._study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruners[pruner]())
+        self._study = optuna.create_study(direction="maximize", sampler=samplers[sampler](), pruner=pruners[pruner]())
 
     def ask(self) -> Job:
         trial = self._study.ask()
@@ -195,8 +198,9 @@ CONTENDERS: dict[str, Callable[[int, str], Contender]] = {
     "asha, stopping, bayes": lambda seed, _: Ours(seed, **ASHA, **STOPS, **BAYES),
     "asha, promotion, bayes": lambda seed, _: Ours(seed, **ASHA, **PROMOTES, **BAYES),
     "adaptive_asha, stopping, bayes": lambda seed, _: Ours(seed, **ADAPTIVE, **STOPS, **BAYES),
-    "Optuna TPE, halving": lambda seed, _: Optuna(seed, "halving"),
-    "Optuna TPE, Hyperband": lambda seed, _: Optuna(seed, "hyperband"),
+    "Optuna random, halving": lambda seed, _: Optuna(seed, "random", "halving"),
+    "Optuna TPE, halving": lambda seed, _: Optuna(seed, "TPE", "halving"),
+    "Optuna TPE, Hyperband": lambda seed, _: Optuna(seed, "TPE", "hyperband"),
     "Ray Tune ASHA": lambda seed, _: RayAsha(seed),
     "SMAC3 multi-fidelity": Smac,
 }
