@@ -91,6 +91,13 @@ class RobustScore(_OfRecentValues):
         return f"{value:.6g} lies {score:.3g} deviations above the median of the last {len(self._last)}"
 
 
+def median(values: Iterable[float]) -> float:
+    """Returns the median. That of `statistics` would cost each training the import of decimals and fractions."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
 class NotBetter(Rule):
     """A metric whose best value is older than `num_steps`. Values that are not finite are never the best."""
 
