@@ -204,6 +204,10 @@ def test_a_name_stands_wherever_an_id_does(home: Home, cli: Cli) -> None:
             results = [parsed(parser, text), parsed(parser, str(expected))]
             assert results == [expected, expected], f"{command}: {name}"
     without = {(command, name) for command, name, parser in found if parser is None}
-    assert without == {("experiment describe", "experiment"), ("experiment label", "experiment")}
+    assert without == {
+        ("experiment describe", "experiment"),
+        ("experiment label", "experiment"),
+        ("notify add", "experiment"),  # also one that does not exist yet
+    }
     for command in ("experiment describe digits", "experiment label digits new", "trial label wide new"):
         assert cli(*command.split()).status == 0, command

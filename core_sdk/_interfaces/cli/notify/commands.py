@@ -20,6 +20,7 @@ from core_sdk._execution.messages import (
 from core_sdk._home import Home
 from core_sdk._interfaces.cli._group import command_group
 from core_sdk._interfaces.cli._home import in_home, open_home
+from core_sdk._interfaces.cli._ids import trial_option
 from core_sdk._interfaces.render.form import AsJson, choose_form
 from core_sdk._interfaces.render.output import print_rows
 from core_sdk._interfaces.render.tables import Column
@@ -58,7 +59,7 @@ def add(
         Option(metavar="KIND", help=f"Only these messages: {', '.join(KINDS)}; may be repeated.", show_default="all"),
     ] = None,
     experiment: Annotated[str, Option(metavar="NAME", help="Only of this experiment.", show_default=False)] = "",
-    trial: Annotated[int | None, Option(metavar="ID", help="Only of this trial.")] = None,
+    trial: Annotated[int | None, trial_option("Only of this trial.")] = None,
 ) -> None:
     """Send messages about the home's trials to a URL, such as one of Slack, Discord, ntfy, e-mail or a webhook.
 
