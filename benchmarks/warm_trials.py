@@ -1,6 +1,6 @@
 """What 64 tiny trials of a search cost: warm, afresh, and by Optuna in one process, each in a process of its own.
 
-python benchmarks/warm.py [--trials 64]
+python benchmarks/warm_trials.py [--trials 64]
 
 Each trial trains a small model for a few batches and reports its loss. Our trials are processes, two at a time; Optuna
 calls the same function again and again in the process that has imported torch, which shares nothing but that with ours:
