@@ -55,7 +55,7 @@ with core.init() as context:
 CLI = [sys.executable, "-m", "core_sdk._interfaces.cli"]
 STUDY = "night"
 NUM_IN_FLIGHT = 2
-"""How many tries an agent begins before it waits for the first of them."""
+"""The number of tries that an agent begins before it waits for the first of them."""
 
 
 def main() -> None:

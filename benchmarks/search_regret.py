@@ -1,4 +1,4 @@
-"""How near to the best hyperparameters searches come, by the epochs that they train: on LCBench, beside other tools.
+"""Measures how near searches come to the best hyperparameters of LCBench, by epochs, beside other tools.
 
     git clone --depth 1 https://github.com/slds-lmu/yahpo_data
     pip install onnxruntime numpy optuna
@@ -29,7 +29,7 @@ from _regret_surrogate import NUM_EPOCHS, TASKS, Surrogate, Training
 
 BUDGETS = (250, 500, 1000, 2000)
 Runs = dict[str, dict[str, list[float]]]
-"""For each contender, and each task and seed, the regrets in percent at the budgets."""
+"""The regrets in percent at the budgets, for each contender, task and seed."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What an agent learns of twenty variations, five of which help, and how much it reads for that.
+"""Measures what an agent learns of twenty variations, five of which help, and how much it reads for that.
 
 python benchmarks/twenty_variations.py [--random 0]
 

@@ -1,4 +1,4 @@
-"""What 64 tiny trials of a search cost: warm, afresh, and by Optuna in one process, each in a process of its own.
+"""Measures the cost of 64 tiny trials of a search: warm, afresh, and by Optuna in one process.
 
 python benchmarks/warm_trials.py [--trials 64]
 

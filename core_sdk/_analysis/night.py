@@ -1,4 +1,4 @@
-"""What has happened in a home since somebody last looked, on one screen."""
+"""Lists on one screen what has happened in a home since somebody last looked."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _ORDER = ("failed", "stalled", "went back", "paused", "canceled", "ended", "best
 
 @dataclass(frozen=True)
 class Night:
-    """What has happened between two times, in words by kind, the most urgent kind first."""
+    """The events between two times, in words by kind, the most urgent kind first."""
 
     since: float
     until: float
     happened: dict[str, list[str]] = field(default_factory=dict)
     time: str = ""
-    """Where the time of the trials went that have run since; it counts all that they have run."""
+    """The time ledger of the trials that have run since; it counts all that they have run."""
 
     def text(self) -> str:
         """Returns it in at most 2 KB. What is left out is counted."""

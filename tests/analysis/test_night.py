@@ -1,4 +1,4 @@
-"""What has happened since somebody last looked, from journals."""
+"""The night's report lists what has happened since somebody last looked, from journals."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ class BoardLine:
     parent: int | None
     """The try that it varies."""
     author: str
-    """Who has begun it."""
+    """The person or agent that has begun it."""
     hypothesis: str
-    """What it was expected to show."""
+    """The hypothesis that it was to test."""
     state: TryState
     """What has become of it. `ended`: all of its trials have ended as the study says, also by its budget."""
     reason: str
@@ -58,7 +58,7 @@ class BoardLine:
     """Whether noise explains the difference. `one seed`: nothing is known about the noise. `no noise`: all seeds of the
     study gave the same value in each try."""
     method: str
-    """How the interval was found, in words."""
+    """The method by which the interval was found, in words."""
     is_better: bool | None
     """Whether the difference is one for the better; None without a difference."""
     at_step: int | None
@@ -68,9 +68,9 @@ class BoardLine:
     remaining_s: float | None
     """The time until those of its trials have ended that run now, by their pace and the study's budget."""
     created: float
-    """When its first trial was made, in seconds since the Unix epoch."""
+    """The time at which its first trial was made, in seconds since the Unix epoch."""
     ended: float | None
-    """When its last trial ended; None if one goes on, or waits for slots."""
+    """The time at which its last trial ended; None if one goes on, or waits for slots."""
     alarms: Sequence[str]
     """What is suspicious about it; empty for most tries that the text leaves out."""
 

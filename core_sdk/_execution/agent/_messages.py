@@ -33,11 +33,11 @@ class AgentOrder(msgspec.Struct, frozen=True, tag=True):
     time_limit_s: float | None = None
     """The time after which the command is asked to stop; None for no limit."""
     stall_bounds: StallBounds | None = None
-    """When its ranks count as stalled; None if nobody watches."""
+    """The bounds beyond which its ranks count as stalled; None if nobody watches."""
     restarts_stalled: bool = False
     """Whether it is killed then."""
     num_restarts: int = 0
-    """How often it is started again after that, by its agent."""
+    """The number of times that its agent starts it again after that."""
     num_nodes: int = 1
     """The number of nodes on which the attempt runs, each with an agent."""
 

@@ -35,7 +35,7 @@ class MessageSender:
         self._gathering_s = gathering_s
         self._longest_pause_s = longest_pause_s
         self._pauses: dict[str, tuple[float, float]] = {}
-        """For each target that is away, the last pause and the time until which it lasts."""
+        """The last pause of each target that is away, and the time until which it lasts."""
 
     def run(self) -> None:
         """Sends until nothing waits. Returns at once if another sender is at work."""

@@ -1,4 +1,4 @@
-"""What can be done with a study and its tries; the command line, the client and the tools of agents call this."""
+"""Holds the verbs of a study and its tries; the command line, the client and the tools of agents call this."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from core_sdk.errors import CodeDirectoryError, StudyNotFoundError
 
 @dataclass(frozen=True)
 class DecidedTry:
-    """What was decided about a try."""
+    """The decision about a try."""
 
     try_id: int
     warning: str

@@ -13,7 +13,7 @@ RecordedKeep = Literal["all", "model"] | list[str]
 
 
 class Detour(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """Where a loader goes on in its data, after a guard has let the training go back and leave out batches."""
+    """The place in its data at which a loader goes on after a guard has left out batches."""
 
     data: str
     """The data by their order and length, by which a loader knows its own."""
@@ -27,7 +27,7 @@ class Detour(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class Setback(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """How an attempt goes on after a guard has let the trial go back."""
+    """The way in which an attempt goes on after a guard has let the trial go back."""
 
     attempt: int
     """The attempt in which there was trouble."""

@@ -9,7 +9,7 @@ _LEAST_SIGNS = 5
 
 
 class StallBounds(msgspec.Struct, frozen=True):
-    """How long a rank may be silent: so many times the longest silence so far, between two bounds."""
+    """The time for which a rank may be silent: so many times the longest silence so far, between two bounds."""
 
     factor: float = 10.0
     least_s: float = 60.0

@@ -191,7 +191,7 @@ class PreemptContext(OfOneProcess):
 
     @property
     def on_step(self) -> Callable[[], None] | None:
-        """What is called at each `should_preempt()` of this rank, for a tool that looks at steps; usually None."""
+        """The function called at each `should_preempt()` of this rank, for a tool that looks at steps; usually None."""
         return self._on_step
 
     @on_step.setter

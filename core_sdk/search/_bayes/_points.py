@@ -28,7 +28,7 @@ _STEP = 0.15
 
 
 class ModelState(msgspec.Struct):
-    """What the model knows."""
+    """The points and results that the model is fitted to."""
 
     made: dict[UUID, list[float]] = {}
     """The points of the trials: for each hyperparameter that varies, a number from 0 to 1."""

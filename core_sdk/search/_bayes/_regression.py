@@ -10,7 +10,7 @@ from dataclasses import dataclass
 NOISE = 0.15
 """The variance of a result around the function, relative to the prior variance of a weight, which is 1."""
 SPREAD = 1.5
-"""How much wider than the posterior a drawn function may lie: the model itself is only an approximation."""
+"""The factor by which draws are wider than the posterior: the model itself is only an approximation."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""When a rank counts as silent, and how it is put into words."""
+"""A rank that counts as silent is put into words that name who waits for whom."""
 
 from __future__ import annotations
 

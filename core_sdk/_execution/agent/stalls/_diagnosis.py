@@ -24,13 +24,13 @@ class StackFrame(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessState:
-    """What is known of a process that stands."""
+    """The place at which a process stands still, and why it cannot answer."""
 
     pid: int
     frames: Sequence[StackFrame] = ()
     """Its main thread, the innermost call first; empty if it does not answer."""
     state: str = ""
-    """In words, why it cannot answer; empty if it can."""
+    """The reason why it cannot answer, in words; empty if it can."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _ARGUMENTS, _ENVIRONMENT = 45, 47
 
 
 class Beginning(msgspec.Struct, frozen=True):
-    """What a program is begun with."""
+    """The program that a standby becomes, and its directory, environment and signals."""
 
     program: PythonProgram
     cwd: str
