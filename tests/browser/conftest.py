@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from browser.sample_home import write_sample_home
 from browser.sample_search import run_search
+from browser.seeing import PATIENCE_MS
 
 from core_sdk._home import Home
 from core_sdk._interfaces.server.serving import Address, listen, make_server
@@ -140,7 +141,7 @@ def opening(browser: Browser) -> Iterator[OpenView]:
             accept_downloads=True,
         )
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", complain)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: _check_origin(request.url, site, complaints))

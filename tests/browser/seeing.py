@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from playwright.sync_api._generated import LocatorAssertions
 
 
-_PATIENCE_MS = 15_000
+PATIENCE_MS = 60_000
 """Other tests share the processors."""
 
 
@@ -19,7 +19,7 @@ def expect(locator: Locator) -> LocatorAssertions:
     """Waits until the expectation is met."""
     from playwright.sync_api import expect as expect_of_playwright
 
-    expect_of_playwright.set_options(timeout=_PATIENCE_MS)
+    expect_of_playwright.set_options(timeout=PATIENCE_MS)
     return expect_of_playwright(locator, None)
 
 

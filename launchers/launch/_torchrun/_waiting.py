@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from queue import Empty, Queue
 
 from launch._torchrun._config import LaunchConfig
 from launch._torchrun._nodes import MASTER_PORT, split_endpoint
@@ -15,6 +16,7 @@ from launch._torchrun._nodes import MASTER_PORT, split_endpoint
 _FIRST_S = 10.0
 _INTERVAL_S = 60.0
 _ANSWER_S = 2.0
+_LOOK_UP_S = 5.0
 
 
 @contextlib.contextmanager
@@ -48,9 +50,36 @@ def missing(config: LaunchConfig) -> str:
     if not host or (port is None and config.rendezvous and config.rendezvous.backend != "c10d"):
         return others
     try:
+        _look_up(host)
         with socket.create_connection((host, port or MASTER_PORT), _ANSWER_S):
             return others
     except socket.gaierror as error:
         return f"the first node: there is no host {host!r} ({error.strerror})"
     except OSError as error:
         return f"the first node: nothing answers at {place} ({error.strerror or error})"
+
+
+def _look_up(host: str) -> None:
+    """Waits until a host is known by its address.
+
+    Raises:
+        OSError: if there is no such host, or if no name server answers soon: a look-up itself knows no time-out, and
+            a network that drops its questions holds it for minutes.
+    """
+    outcome: Queue[OSError | None] = Queue()
+
+    def look_up() -> None:
+        try:
+            socket.getaddrinfo(host, None)
+        except OSError as error:
+            outcome.put(error)
+        else:
+            outcome.put(None)
+
+    threading.Thread(target=look_up, name="launch-look-up", daemon=True).start()
+    try:
+        error = outcome.get(timeout=_LOOK_UP_S)
+    except Empty:
+        raise socket.gaierror(socket.EAI_AGAIN, f"no name server answered in {_LOOK_UP_S:.0f} s") from None
+    if error is not None:
+        raise error
