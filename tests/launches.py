@@ -117,7 +117,10 @@ class WarmLaunchers:
         Output goes to the given files, or to new ones. `variables` are added to this process's.
         """
         directory.mkdir(exist_ok=True)
-        (directory / "train.py").write_text(textwrap.dedent(source))
+        script, text = directory / "train.py", textwrap.dedent(source)
+        # Another launcher may be reading it.
+        if not script.exists() or script.read_text() != text:
+            script.write_text(text)
         program = () if "--" in overrides else ("--", "train.py")
         command = ["torch_distributed", f"--nproc-per-node={num_ranks}", *overrides, *program, *arguments]
         return self.start_command(directory, *command, stdout=stdout, stderr=stderr, variables=variables)
