@@ -154,8 +154,13 @@ class MachinePool(ResourcePool):
             asked = self._agents.variables(order.experiment_id) if submission.config.warm else {}
             return replace(start, variables={**start.variables, **asked})
 
-        agent, learn = self._agents.agent(order.experiment_id), partial(self._agents.learn, order.experiment_id)
-        return _MachineClaim(order.folder, slots, agent, make_start, learn, self._tell)
+        agent = self._agents.agent(order.experiment_id)
+
+        def hear_of_end() -> None:
+            self._agents.learn(order.experiment_id, agent.variables)
+            self._tell()
+
+        return _MachineClaim(order.folder, slots, agent, make_start, self._tell, hear_of_end)
 
     def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
         number = unrecorded_attempt(folder, last_attempt)
@@ -179,17 +184,17 @@ class _MachineClaim(Claim):
         slots: Slots,
         agent: Agent,
         make_start: Callable[[], AttemptStart],
-        learn: Callable[[Mapping[str, str]], None],
-        tell: Callable[[], None],
+        on_made: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
-        """Calls `make_start` in a new thread, and then `tell`. `learn` gets the environment of a command that ended."""
+        """Calls `make_start` in a new thread, and then `on_made`; `on_end` when the command has ended."""
         self.folder = folder
         self.slot_ids = slots.ids
         self._ticket = slots.ticket
         self.node = _boot()
         self._agent = agent
-        self._learn = learn
-        self._tell = tell
+        self._on_made = on_made
+        self._on_end = on_end
         self._is_over = False
         self._start: Future[AttemptStart] = Future()
         threading.Thread(target=self._make, args=[make_start], daemon=True).start()
@@ -204,7 +209,7 @@ class _MachineClaim(Claim):
     def start(self) -> Execution:
         start = self._start.result()
         execution = _MachineExecution(self.folder, start.number, _boot())
-        execution.start(start, self._agent, self._learn, self._tell)
+        execution.start(start, self._agent, self._on_end)
         return execution
 
     def release(self) -> None:
@@ -224,7 +229,7 @@ class _MachineClaim(Claim):
                 self._ticket.release()
             self._start.set_exception(error)
         self._is_over = True
-        self._tell()
+        self._on_made()
 
 
 class _MachineExecution(Execution):
@@ -238,16 +243,10 @@ class _MachineExecution(Execution):
         """None for an attempt that an earlier master has started."""
         self._is_starting = False
 
-    def start(
-        self,
-        start: AttemptStart,
-        agent: Agent,
-        learn: Callable[[Mapping[str, str]], None],
-        tell: Callable[[], None],
-    ) -> None:
-        """Starts the command in a new thread, which calls `learn` and `tell` when the command has ended."""
+    def start(self, start: AttemptStart, agent: Agent, on_end: Callable[[], None]) -> None:
+        """Starts the command in a new thread, which calls `on_end` when the command has ended."""
         self._agent, self._is_starting = agent, True
-        threading.Thread(target=self._run, args=[start, agent, learn, tell], daemon=True).start()
+        threading.Thread(target=self._run, args=[start, agent, on_end], daemon=True).start()
 
     @property
     def is_over(self) -> bool:
@@ -267,13 +266,7 @@ class _MachineExecution(Execution):
         else:
             threading.Thread(target=self._kill_left, daemon=True).start()
 
-    def _run(
-        self,
-        start: AttemptStart,
-        agent: Agent,
-        learn: Callable[[Mapping[str, str]], None],
-        tell: Callable[[], None],
-    ) -> None:
+    def _run(self, start: AttemptStart, agent: Agent, on_end: Callable[[], None]) -> None:
         try:
             agent.start(start)
         except CoreSDKError as error:
@@ -285,8 +278,7 @@ class _MachineExecution(Execution):
             self._agent = None
             self._kill_left()
         agent.close()
-        learn(agent.variables)
-        tell()
+        on_end()
 
     def _kill_left(self) -> None:
         try:
