@@ -29,7 +29,9 @@ WAYS = {
     "C": (HANGING, "train.py:17"),
     "io": (HANGING, "train.py:19"),
     "stopped": (HANGING, "was stopped by a signal"),
-    "save": (HANGING, "train.py:24"),
+    "endless": (HANGING, "train.py:23"),
+    "uninterrupted": (HANGING, "train.py:26"),
+    "save": (HANGING, "train.py:29"),
     "fork": (LOADING, "whose worker"),
     "collective": (RANKS, "ranks 0 and 2 wait for it in allgather"),
 }

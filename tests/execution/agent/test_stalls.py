@@ -37,6 +37,11 @@ def hang():
         os.read(os.pipe()[0], 1)
     elif way == "stopped":
         os.kill(os.getpid(), signal.SIGSTOP)
+    elif way == "endless":
+        any(iter(int, 1))  # in C, which never returns to the interpreter
+    elif way == "uninterrupted":
+        os.mkfifo("pipe")  # until somebody writes, the child does not begin, and the kernel lets its parent wait
+        os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, "pipe", os.O_RDONLY, 0)])
     elif way == "save":
         with context.checkpoint.store_path({"steps_completed": 10}):
             time.sleep(3600)
@@ -104,7 +109,9 @@ def stalled(home: Home) -> str:
         ("C", "it stands in train.py:17"),
         ("io", "it stands in train.py:19"),
         ("stopped", "was stopped by a signal: `kill -CONT "),
-        ("save", "it stands in train.py:24"),
+        ("endless", "it stands in train.py:23"),
+        ("uninterrupted", ") stands in train.py:26 and cannot be interrupted: it waits in "),
+        ("save", "it stands in train.py:29"),
     ],
 )
 def test_a_rank_that_hangs_is_named(start: Start, home: Home, way: str, words: str) -> None:
@@ -214,7 +221,7 @@ with core.init() as context:
         if step == 15:
             work(5)
     with context.profiler.phase("validation"):
-        time.sleep(2)
+        time.sleep(2)  # twice as long as a step may be silent: what is tested
 """
 
 

@@ -24,13 +24,13 @@ class StackFrame(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessState:
-    """The place at which a process stands still, and why it cannot answer."""
+    """The place at which a process stands still, and why it cannot go on."""
 
     pid: int
     frames: Sequence[StackFrame] = ()
     """Its main thread, the innermost call first; empty if it does not answer."""
     state: str = ""
-    """The reason why it cannot answer, in words; empty if it can."""
+    """The reason why its main thread cannot go on, in words; empty if it only waits or works."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def _all_wait(waiting: Sequence[RankState]) -> str:
 def _alone(each: RankState, *, is_named: bool) -> str:
     name, process = f"rank {each.rank}" if is_named else "it", each.process
     if process.state:
-        return f"{name} (pid {process.pid}) {process.state}"
+        where = f"stands in {_place(process)} and " if process.frames else ""
+        return f"{name} (pid {process.pid}) {where}{process.state}"
     if not process.frames:
         return f"{name} (pid {process.pid}) does not answer"
     workers = [worker for worker in each.workers if worker.state or _place(worker) != "?"]

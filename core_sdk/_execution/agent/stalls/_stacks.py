@@ -25,11 +25,10 @@ def process_state(pid: int, stacks: Path) -> tuple[ProcessState, str]:
         return ProcessState(pid, state="has ended"), ""
     if letter in ("T", "t"):
         return ProcessState(pid, state=f"was stopped by a signal: `kill -CONT {pid}` lets it go on"), ""
-    text = _asked(pid, stacks) if _answers(pid) else ""
-    if text:
-        return ProcessState(pid, main_thread(text)), text
-    if letter == "D":
-        return ProcessState(pid, state=f"cannot be interrupted: it waits in {_wait_of(pid)}"), ""
+    state = f"cannot be interrupted: it waits in {_wait_of(pid)}" if letter == "D" else ""
+    text = _asked(pid, stacks) if _answers(pid) else ""  # of a thread that can answer, about all of them
+    if text or state:
+        return ProcessState(pid, main_thread(text), state), text
     return ProcessState(pid, state=f"does not answer, and waits in {_wait_of(pid)}"), ""
 
 
