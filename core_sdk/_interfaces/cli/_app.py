@@ -92,6 +92,9 @@ class _Root(LazyGroup):
             "Ask a question in SQL over the tables experiments, trials, hparams, metrics and checkpoints.",
         ),
         "ui": Lazy(f"{_CLI}.ui:ui", "Show the home in a web browser, until Ctrl-C."),
+        "server": Lazy(
+            f"{_CLI}.lab.commands:app", "A server for a lab: many homes and people at one address, with roles."
+        ),
         "mcp": Lazy(
             f"{_CLI}.agents:mcp",
             "Serve the home's trials over stdin and stdout, by the Model Context Protocol, until the client closes "

@@ -26,16 +26,15 @@ from core_sdk._interfaces.server.connections import vouch
 from core_sdk._interfaces.server.errors import RequestError, refusal_of
 from core_sdk._interfaces.server.events import Events
 from core_sdk._interfaces.server.openapi import describe
-from core_sdk._interfaces.server.pages import PageFile
+from core_sdk._interfaces.server.pages import PageFile, answer_with_file
 from core_sdk._interfaces.server.route import Route
 from core_sdk._interfaces.server.routes.table import ROUTES
-from core_sdk._interfaces.server.security import FRAME_HEADERS, HEADERS, MAX_BODY_BYTES, Gate
+from core_sdk._interfaces.server.security import HEADERS, MAX_BODY_BYTES, Gate
 from core_sdk._interfaces.server.shared_view import SharedView
 
 PREFIX = "/api/v1"
-_FILES = ("/file", "/archive")
+FILES = ("/file", "/archive")
 """The ends of the addresses of files that a browser saves by itself."""
-_FRAME = "/frame.html"
 _PARTS_HEADER = "x-core-sdk-parts"
 """With 1, as the page sends it, a question is answered from what was read so far."""
 _PATIENCE_S = 0.1
@@ -45,11 +44,11 @@ _PAUSE_S = 0.01
 class App:
     """An ASGI application."""
 
-    def __init__(self, shared: SharedView, gate: Gate, page: Mapping[str, PageFile]) -> None:
+    def __init__(self, shared: SharedView, gate: Gate, page: Mapping[str, PageFile], max_streams: int = 100) -> None:
         self._shared = shared
         self._gate = gate
         self._page = page
-        self._events = Events(shared)
+        self._events = Events(shared, max_streams)
         routes = [
             Routed(f"{PREFIX}/session", self._answer_session),
             Routed(f"{PREFIX}/ticket", self._answer_ticket),
@@ -58,18 +57,11 @@ class App:
             *(Routed(PREFIX + one.path, functools.partial(self._answer, one), methods=[one.method]) for one in ROUTES),
         ]
         self._router = Router(routes, redirect_slashes=False)
-        self._app = ExceptionMiddleware(self._pass_gate, {Exception: _failed, HTTPException: _failed})
+        self._app = ExceptionMiddleware(self._pass_gate, {Exception: answer_failure, HTTPException: answer_failure})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_confined(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
         scope["app"] = self  # the router raises its errors only within an application
-        await self._app(scope, receive, send_confined)
+        await self._app(scope, receive, confined(send))
 
     async def end(self) -> None:
         """Ends the streams of open pages, so that the server need not cut them off."""
@@ -86,39 +78,26 @@ class App:
         if (file := self._page.get(path)) is not None and request.method in ("GET", "HEAD"):
             if self._gate.has_own_name(request.headers):
                 vouch(scope)
-            await self._page_file(path, file, request)(scope, receive, send)
+            is_known = self._gate.is_known(request.headers)
+            await answer_with_file(path, file, request.headers, is_known=is_known)(scope, receive, send)
             return
-        ticket = request.query_params.get("ticket") if path.endswith(_FILES) else None
+        ticket = request.query_params.get("ticket") if path.endswith(FILES) else None
         self._gate.check(request.method, request.headers, ticket)
         vouch(scope)
         await self._router(scope, receive, send)
 
-    def _page_file(self, path: str, file: PageFile, request: Request) -> Response:
-        if path == _FRAME:
-            return Response(file.content, media_type=file.media_type, headers=FRAME_HEADERS)
-        if file.media_type.startswith("text/html"):
-            # Browsers neither list nor suggest an address that was refused, and this one may have the token behind `#`.
-            status = 200 if self._gate.is_known(request.headers) else 401
-            return Response(file.content, status, media_type=file.media_type)
-        # A browser asks for the icon again whenever the address changes.
-        is_icon = file.media_type == "image/svg+xml"
-        kept = {"etag": file.etag, "cache-control": "private, max-age=86400" if is_icon else "no-cache"}
-        if file.etag in request.headers.getlist("if-none-match"):
-            return Response(status_code=304, headers=kept)
-        return Response(file.content, media_type=file.media_type, headers=kept)
-
     async def _answer_session(self, _request: Request) -> Response:
-        return _json({"key": self._gate.session_key})
+        return json_answer({"key": self._gate.session_key})
 
     async def _answer_ticket(self, _request: Request) -> Response:
-        return _json({"ticket": self._gate.ticket()})
+        return json_answer({"ticket": self._gate.ticket()})
 
     async def _answer_events(self, request: Request) -> Response:
         await self._await_first_look(math.inf, takes_parts=True)
         return self._events.answer(request.headers.get("last-event-id"))
 
     async def _answer_openapi(self, _request: Request) -> Response:
-        return _json(describe(ROUTES, PREFIX))
+        return json_answer(describe(ROUTES, PREFIX))
 
     async def _answer(self, route: Route, request: Request) -> Response:
         takes_parts = request.headers.get(_PARTS_HEADER) == "1"
@@ -136,7 +115,7 @@ class App:
             if is_reading and refusal_of(error).status in (400, 404):  # what it lacks may be among the other records
                 raise RequestError(503, "reading", "this is not read yet", "The records are being read.") from error
             raise
-        return answer if isinstance(answer, Response) else _json(answer)
+        return answer if isinstance(answer, Response) else json_answer(answer)
 
     async def _await_first_look(self, patience_s: float, *, takes_parts: bool) -> None:
         """Waits for the first look, or for a part of it, without a thread.
@@ -154,9 +133,23 @@ class App:
         return self._shared.reading is None or (takes_parts and self._shared.has_part)
 
 
-async def _failed(_request: Request, error: Exception) -> Response:
+def confined(send: Send) -> Send:
+    """Returns a function that sends what it is given, with the headers that protect each answer."""
+
+    async def send_confined(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return send_confined
+
+
+async def answer_failure(_request: Request, error: Exception) -> Response:
+    """Returns the response to a request that has failed with this error."""
     refusal = refusal_of(error)
-    return _json(refusal.failure, refusal.status, refusal.headers)
+    return json_answer(refusal.failure, refusal.status, refusal.headers)
 
 
 def _converted(value: str, route: Route, name: str) -> Any:
@@ -185,5 +178,6 @@ async def _body(request: Request) -> bytes:
     return bytes(content)
 
 
-def _json(answer: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_answer(answer: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns a response whose body is the JSON of these records."""
     return Response(msgspec.json.encode(plain(answer)), status, headers, media_type="application/json")

@@ -16,7 +16,6 @@ from core_sdk._interfaces.server.shared_view import SharedView
 
 logger = logging.getLogger("core_sdk.server")
 
-_MAX_STREAMS = 100
 _HEARTBEAT_S = 15.0
 _FAILURE_PAUSE_S = 5.0
 
@@ -24,8 +23,9 @@ _FAILURE_PAUSE_S = 5.0
 class Events:
     """The streams of events to open pages. One look at the records serves all; without open pages there is none."""
 
-    def __init__(self, shared: SharedView) -> None:
+    def __init__(self, shared: SharedView, max_streams: int) -> None:
         self._shared = shared
+        self._max_streams = max_streams
         self._news = asyncio.Condition()
         self._num_streams = 0
         self._looking: asyncio.Task[None] | None = None
@@ -33,8 +33,10 @@ class Events:
 
     def answer(self, last_id: str | None) -> StreamingResponse:
         """Returns a stream of events, from `last_id` on if given. Raises `RequestError` if too many pages are open."""
-        if self._num_streams >= _MAX_STREAMS:
-            raise RequestError(503, "too_many_pages", f"{_MAX_STREAMS} pages are open already", "Close some of them.")
+        if self._num_streams >= self._max_streams:
+            raise RequestError(
+                503, "too_many_pages", f"{self._max_streams} pages are open already", "Close some of them."
+            )
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(self._stream(last_id), media_type="text/event-stream", headers=headers)
 

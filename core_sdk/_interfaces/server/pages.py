@@ -13,6 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from core_sdk._interfaces.server.security import FRAME_HEADERS
+
 _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -24,6 +29,7 @@ _TYPES = {
 _FOLDER = Path(__file__).with_name("page")
 _LIBRARIES = "vendor"
 """The folder of libraries, which stay as they are."""
+_FRAME = "/frame.html"
 _JSDOC = re.compile(rb"/\*\*[^/].*?\*/", re.DOTALL)
 
 
@@ -45,6 +51,21 @@ def read_page(folder: Path = _FOLDER) -> Mapping[str, PageFile]:
         if path.is_file() and path.suffix not in (".py", ".pyc", ".ts")
     }
     return files | ({"/": files["/index.html"]} if "/index.html" in files else {})
+
+
+def answer_with_file(path: str, file: PageFile, headers: Headers, *, is_known: bool) -> Response:
+    """Returns the answer with a file of the page to somebody who is known, or not."""
+    if path == _FRAME:
+        return Response(file.content, media_type=file.media_type, headers=FRAME_HEADERS)
+    if file.media_type.startswith("text/html"):
+        # Browsers neither list nor suggest an address that was refused, and this one may have the token behind `#`.
+        return Response(file.content, 200 if is_known else 401, media_type=file.media_type)
+    # A browser asks for the icon again whenever the address changes.
+    is_icon = file.media_type == "image/svg+xml"
+    kept = {"etag": file.etag, "cache-control": "private, max-age=86400" if is_icon else "no-cache"}
+    if file.etag in headers.getlist("if-none-match"):
+        return Response(status_code=304, headers=kept)
+    return Response(file.content, media_type=file.media_type, headers=kept)
 
 
 def _read(path: Path, *, is_library: bool) -> PageFile:

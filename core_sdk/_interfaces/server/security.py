@@ -18,6 +18,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from starlette.datastructures import Headers
 
@@ -58,8 +59,48 @@ FRAME_HEADERS: Mapping[str, str] = {
 }
 
 
-class Gate:
-    """Decides which requests are answered.
+class Gate(Protocol):
+    """Decides which requests an application answers."""
+
+    @property
+    def session_key(self) -> str: ...
+
+    def check_address(self, headers: Headers) -> None:
+        """Raises `RequestError` if the request is for another host, from another web page or for a service worker."""
+
+    def check(self, method: str, headers: Headers, ticket: str | None) -> None:
+        """Raises `RequestError` if the request is not answered."""
+
+    def is_known(self, headers: Headers) -> bool: ...
+
+    def has_own_name(self, headers: Headers) -> bool: ...
+
+    def ticket(self) -> str: ...
+
+
+class PassedGate:
+    """The gate of an application that is only called for requests that another door has let pass."""
+
+    session_key = ""
+
+    def check_address(self, headers: Headers) -> None:
+        pass
+
+    def check(self, method: str, headers: Headers, ticket: str | None) -> None:
+        pass
+
+    def is_known(self, headers: Headers) -> bool:
+        return True
+
+    def has_own_name(self, headers: Headers) -> bool:
+        return False
+
+    def ticket(self) -> str:
+        return ""
+
+
+class TokenGate:
+    """Answers whoever has the token of this server.
 
     `hosts` are the names and addresses, without port, under which the server is reached. `own_name` is another one,
     which is known only from the address that the server prints.

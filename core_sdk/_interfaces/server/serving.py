@@ -18,7 +18,7 @@ from core_sdk._home import Home
 from core_sdk._interfaces.server.app import App
 from core_sdk._interfaces.server.connections import MOST_CONNECTIONS, protocol_of_a_server
 from core_sdk._interfaces.server.pages import read_page
-from core_sdk._interfaces.server.security import LEAST_TOKEN_LENGTH, Gate
+from core_sdk._interfaces.server.security import LEAST_TOKEN_LENGTH, TokenGate
 from core_sdk._interfaces.server.shared_view import SharedView
 from core_sdk.errors import CoreSDKError
 
@@ -106,7 +106,7 @@ def _end_with(source: IO[str], server: uvicorn.Server) -> None:
 
 def make_server(shared: SharedView, address: Address, on_started: Callable[[], None] = lambda: None) -> uvicorn.Server:
     hosts = LOOPBACK_NAMES if is_loopback(address.host) else (*LOOPBACK_NAMES, *_names_of(address.host))
-    app = App(shared, Gate(address.token, address.port, hosts, address.own_name), read_page())
+    app = App(shared, TokenGate(address.token, address.port, hosts, address.own_name), read_page())
     config = uvicorn.Config(
         app,
         log_level="warning",

@@ -23,6 +23,7 @@ from core_sdk._home.finding.facts import Facts, facts
 from core_sdk._home.logs.lines import LogFilter, LogLines, LogPage
 from core_sdk._home.media import HomeMedia
 from core_sdk._home.rows import Bins, ExperimentRow, Marks, Outline, Reading
+from core_sdk._interfaces.server.asker import present_asker
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.feed import Feed
 from core_sdk.errors import CoreSDKError, TrialNotFoundError
@@ -90,7 +91,7 @@ class SharedView:
     def __init__(self, home: Home, *, can_act: bool = True) -> None:
         self.home = home
         self.media = HomeMedia(home)
-        self.can_act = can_act
+        self._can_act = can_act
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
         """Guards the view."""
@@ -245,10 +246,17 @@ class SharedView:
         with self._look_lock:
             self._next_look = self._next_full_look = self._latest_look = 0.0
 
+    @property
+    def can_act(self) -> bool:
+        """Whether this server, and the one who asks the present request, may change records."""
+        return self._can_act and present_asker().can_act
+
     def check_actions(self) -> None:
-        """Raises `RequestError` if this server only reads."""
-        if not self.can_act:
+        """Raises `RequestError` if this server only reads, or the one who asks may only read."""
+        if not self._can_act:
             raise RequestError(403, "read_only", "this server only reads", "It was started with --read-only.")
+        if not self.can_act:
+            raise RequestError(403, "read_only", "you may only read here")
 
     def check_home(self) -> None:
         """Raises `RequestError` if the home was there and is not any more: it was moved or removed."""

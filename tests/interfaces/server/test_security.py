@@ -26,7 +26,7 @@ import core_sdk._interfaces.server
 from core_sdk._home import Home, TrialFolder
 from core_sdk._interfaces.server.route import Route
 from core_sdk._interfaces.server.routes.table import ROUTES
-from core_sdk._interfaces.server.security import LEAST_TOKEN_LENGTH, TICKET_S, Gate
+from core_sdk._interfaces.server.security import LEAST_TOKEN_LENGTH, TICKET_S, TokenGate
 from core_sdk._interfaces.server.serving import check_exposure, listen
 
 SERVER = Path(core_sdk._interfaces.server.__file__).parent
@@ -129,7 +129,7 @@ def test_the_name_of_the_server_is_told_to_nobody(visitor: Visitor) -> None:
 @pytest.mark.parametrize(("port", "host"), [(80, OWN_NAME), (80, f"{OWN_NAME}:80"), (8650, f"{OWN_NAME}:8650")])
 def test_a_browser_leaves_out_the_usual_port(port: int, host: str) -> None:
     """The usual port 80 may be left out of the host."""
-    gate = Gate(TOKEN, port, [], OWN_NAME)
+    gate = TokenGate(TOKEN, port, [], OWN_NAME)
     headers = Headers({"host": host})
 
     gate.check_address(headers)

@@ -10,11 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from starlette.types import ASGIApp
 
 from core_sdk._home import Home
 from core_sdk._interfaces.server.app import App
 from core_sdk._interfaces.server.pages import PageFile
-from core_sdk._interfaces.server.security import Gate
+from core_sdk._interfaces.server.security import TokenGate
 from core_sdk._interfaces.server.shared_view import SharedView
 
 TOKEN = "0123456789abcdef0123"
@@ -52,7 +53,7 @@ class Visitor:
         self.shared = SharedView(home, can_act=can_act)
         if waits:
             self.shared.wait()  # what the test does next comes after the first look
-        self.app = App(self.shared, Gate(TOKEN, PORT, HOSTS, OWN_NAME), PAGE)
+        self.app = App(self.shared, TokenGate(TOKEN, PORT, HOSTS, OWN_NAME), PAGE)
 
     def close(self) -> None:
         self.shared.close()
@@ -88,7 +89,7 @@ class Visitor:
     def send_raw(self, method: str, target: str, headers: RawHeaders, body: bytes = b"") -> Answer:
         # In a thread of its own: this one has a loop that runs once a browser was steered from it.
         with ThreadPoolExecutor(1) as executor:
-            return executor.submit(asyncio.run, _request(self.app, method, target, headers, body)).result()
+            return executor.submit(asyncio.run, request(self.app, method, target, headers, body)).result()
 
 
 def target_of(path: str, **query: object) -> str:
@@ -97,7 +98,7 @@ def target_of(path: str, **query: object) -> str:
     return f"/api/v1{path}" + (f"?{pairs}" if pairs else "")
 
 
-async def _request(app: App, method: str, target: str, headers: RawHeaders, body: bytes) -> Answer:
+async def request(app: ASGIApp, method: str, target: str, headers: RawHeaders, body: bytes) -> Answer:
     path, _, query = target.partition("?")
     scope = {
         "type": "http",

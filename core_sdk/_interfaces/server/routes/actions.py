@@ -11,11 +11,11 @@ import msgspec
 
 from core_sdk._execution.steering.table import VERBS
 from core_sdk._execution.steering.verb import Subject, Verb
+from core_sdk._interfaces.server.asker import present_asker
 from core_sdk._interfaces.server.route import Action, Id, Route
 from core_sdk._interfaces.server.routes.checkpoints import StorageId
 from core_sdk._interfaces.server.shared_view import SharedView
 
-_BY = "core-sdk ui"
 _PATHS: Mapping[Subject, str] = {
     "trial": "/trials/{trial_id}",
     "experiment": "/experiments/{experiment_id}",
@@ -51,9 +51,10 @@ def _ids(verb: Verb[..., Any]) -> list[str]:
 
 def _action(verb: Verb[..., Any]) -> Route:
     """Returns the route of a verb. Its body has the arguments of the verb; without any, it has no body."""
-    by = {"by": _BY} if "by" in inspect.signature(verb.function).parameters else {}
+    names_asker = "by" in inspect.signature(verb.function).parameters
 
     def answer(shared: SharedView, *, body: Body | None = None, **ids: Any) -> Done:
+        by = {"by": present_asker().name} if names_asker else {}
         given = {**ids, **by, **({} if body is None else msgspec.structs.asdict(body))}
         return Done(verb.words.format(answer=verb(shared.home, **given), **given))
 

@@ -1,0 +1,111 @@
+"""The table of all routes of a lab, with what each needs. What is not in it is not answered.
+
+The routes of a workspace come from the application that serves it: whoever reads may ask, and whoever writes may act.
+A route that is new there is so in this table without a further line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as Mounted
+from starlette.routing import compile_path
+
+from core_sdk._home import Home
+from core_sdk._interfaces.lab.roles import Need
+from core_sdk._interfaces.server.app import PREFIX
+from core_sdk._interfaces.server.route import Action
+from core_sdk._interfaces.server.routes.table import ROUTES
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+WriterRoutes = Callable[[Home], Sequence[Mounted]]
+"""Makes routes of a home, at addresses below `/api/v1/`, that only writers may call."""
+
+LINKED = (
+    "/trials/{trial_id}",
+    "/trials/{trial_id}/attempts",
+    "/trials/{trial_id}/time",
+    "/trials/{trial_id}/metrics",
+    "/trials/{trial_id}/system",
+    "/trials/{trial_id}/logs",
+    "/trials/{trial_id}/media",
+    "/trials/{trial_id}/media/{file_name}",
+    "/trials/{trial_id}/configuration",
+)
+"""The questions that are about one trial only, which a link to that trial answers."""
+
+NOT_IN_A_LAB = (
+    # The server neither starts nor ends a training: whoever writes could let it run any command.
+    *(f"/trials/{{trial_id}}/actions/{name}" for name in ("pause", "kill", "resume")),
+    *(f"/experiments/{{experiment_id}}/actions/{name}" for name in ("pause", "activate", "cancel", "kill", "settings")),
+    # Records name storages by their addresses, and whoever writes could name one that only the server reaches.
+    "/checkpoints/{storage_id}/file",
+    "/checkpoints/{storage_id}/actions/verify",
+    "/checkpoints/{storage_id}/actions/delete",
+    "/experiments/{experiment_id}/retention",
+    # They tell about the machine of the server, and about other homes.
+    "/slots",
+    "/queue",
+)
+"""What a page over a home of one's own does, and a lab does for nobody."""
+
+
+@dataclass(frozen=True)
+class GuardedRoute:
+    """A route and what it needs."""
+
+    path: str
+    """Below `/w/NAME` for a route of a workspace, with its ids in braces."""
+    method: str
+    need: Need
+    is_of_one_trial: bool = False
+    """Whether it tells about the trial in its path, and about nothing else."""
+    is_of_nothing: bool = False
+    """Whether it tells about no trial, so that whoever has a link may call it."""
+    endpoint: Endpoint | None = None
+    """The function that answers; None if the application of the workspace does."""
+    is_of_records: bool = False
+    """Whether it is called again and again by programs that record, and not by people."""
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        return compile_path(self.path)[0]
+
+
+class Table:
+    """Finds the entries of a request."""
+
+    def __init__(self, entries: Iterable[GuardedRoute]) -> None:
+        self.entries = tuple(entries)
+        self._patterns = [(one.pattern, one) for one in self.entries]
+
+    def find(self, path: str) -> list[GuardedRoute]:
+        return [entry for pattern, entry in self._patterns if pattern.fullmatch(path)]
+
+
+def of_workspace() -> list[GuardedRoute]:
+    """Returns the routes that the application of a workspace answers."""
+    own = [GuardedRoute(f"{PREFIX}/{name}", "GET", "reader") for name in ("events", "openapi.json")]
+    return own + [
+        GuardedRoute(
+            PREFIX + one.path,
+            one.method,
+            "another_server" if one.path in NOT_IN_A_LAB else "writer" if isinstance(one, Action) else "reader",
+            is_of_one_trial=one.path in LINKED and one.method == "GET",
+        )
+        for one in ROUTES
+    ]
+
+
+def of_writers(routes: Iterable[Mounted]) -> list[GuardedRoute]:
+    """Returns the entries of routes that programs call which record into a workspace."""
+    return [
+        GuardedRoute(one.path, method, "writer", is_of_records=True)
+        for one in routes
+        for method in sorted(one.methods or ())
+        if method != "HEAD"
+    ]

@@ -1,0 +1,197 @@
+"""The door of a lab: who may call which route, with which method."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+
+from interfaces.lab.lab_visitor import ASKERS, NOBODIES, Asked, LabVisitor
+from interfaces.server.visitor import PAGE
+
+from core_sdk._interfaces.lab.routes import LINKED, NOT_IN_A_LAB, GuardedRoute
+from core_sdk._interfaces.server.route import Action
+from core_sdk._interfaces.server.routes.table import ROUTES
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"]
+REFUSALS = ("no_token", "no_such_workspace", "not_allowed")
+IDS = {"trial_id": "1", "experiment_id": "1", "storage_id": "c1", "model_id": "1", "version": "1", "file_name": "x.png"}
+READERS_POSTS = {"/api/v1/markdown"}
+"""All that a reader may call which is not a GET: it changes nothing."""
+
+
+def address_of(entry: GuardedRoute, *, trial_id: int = 1) -> str:
+    ids = IDS | {"trial_id": str(trial_id)}
+    return "/w/vision" + re.sub(r"{(\w+)}", lambda found: ids[found[1]], entry.path)
+
+
+def is_allowed(asker: str, entry: GuardedRoute) -> bool:
+    """Says it again, in other words than the door's."""
+    path = entry.path.removeprefix("/api/v1")
+    is_session = path in ("/session", "/ticket")
+    changes = entry.method != "GET" and entry.path not in READERS_POSTS
+    match asker:
+        case "reader":
+            return not changes
+        case "writer" | "owner":
+            return True
+        case "link":
+            return is_session or (entry.method == "GET" and path in LINKED)
+        case _:
+            return False
+
+
+def test_each_route_is_open_to_those_whose_role_allows_it_and_to_nobody_else(lab: LabVisitor) -> None:
+    """Every route with every method refuses everybody whose role does not allow it."""
+    lab.ask("owner", "GET", "/w/vision/api/v1/home")
+    asyncio.run(lab.door.workspaces.end())  # streams of events end as soon as they have begun
+    entries = lab.door.of_workspaces.entries
+    cases = list(itertools.product(ASKERS, METHODS, entries))
+
+    answers = lab.ask_all(Asked(asker, method, address_of(entry)) for asker, method, entry in cases)
+
+    for (asker, method, entry), answer in zip(cases, answers, strict=True):
+        case = asker, method, entry.path, answer.status, answer.content[:200]
+        is_there = method == entry.method or (method, entry.method) == ("HEAD", "GET")
+        problem = answer.problem if answer.status >= 400 else ""
+        if asker in NOBODIES:
+            assert (answer.status, problem) == (401, "no_token"), case
+        elif asker == "stranger":
+            assert (answer.status, problem) == (404, "no_such_workspace"), case
+        elif entry.path.removeprefix("/api/v1") in NOT_IN_A_LAB:
+            assert (answer.status, problem) == (403, "not_in_a_lab"), case
+        elif not is_allowed(asker, entry):
+            assert (answer.status, problem) == (403, "not_allowed"), case
+        elif not is_there:
+            assert answer.status == 405, case
+        elif entry.method == "GET":
+            assert problem not in REFUSALS, case
+            assert answer.status in (200, 400, 404, 409), case
+        else:
+            assert problem == "no_action_header", case
+
+
+def test_all_routes_of_the_application_are_in_the_table(lab: LabVisitor) -> None:
+    """The table names each route of a workspace's application, and what a reader may call there."""
+    entries = {(one.path, one.method): one for one in lab.door.of_workspaces.entries}
+
+    assert {(f"/api/v1{one.path}", one.method) for one in ROUTES} <= entries.keys()
+    assert {one.path for one in entries.values() if one.method == "POST" and one.need == "reader"} == READERS_POSTS
+    assert {entries[f"/api/v1{one.path}", "POST"].need for one in ROUTES if isinstance(one, Action)} == {
+        "writer",
+        "another_server",
+    }
+    assert {f"/api/v1{path}" for path in NOT_IN_A_LAB} == {
+        one.path for one in entries.values() if one.need == "another_server"
+    }
+
+
+def test_what_is_in_no_table_is_not_answered(lab: LabVisitor) -> None:
+    """An address without a route is refused to nobody as all are, and is not found by members."""
+    paths = [
+        "/",
+        "/w",
+        "/w/",
+        "/api/v1/home",
+        "/w/vision/api/v1/nothing",
+        "/w/vision/../speech/api/v1/home",
+        "/w/Vision/",
+    ]
+
+    for path in paths:
+        assert lab.ask("nobody", "GET", path).status == 401, path
+        assert lab.ask("owner", "GET", path).status == 404, path
+
+
+def test_a_link_opens_its_own_trial_only(lab: LabVisitor) -> None:
+    """A link to trial 1 answers nothing about another trial, nor in another workspace."""
+    of_trials = [one for one in lab.door.of_workspaces.entries if one.is_of_one_trial]
+
+    own = [lab.ask("link", "GET", address_of(one)).status for one in of_trials]
+    others = [
+        lab.ask("link", "GET", address_of(one, trial_id=trial_id)).problem for one in of_trials for trial_id in (2, 9)
+    ]
+    odd = [
+        lab.ask("link", "GET", f"/w/vision/api/v1/trials/{text}").status for text in ("01", "+1", "1.0", "\u0661", "1 ")
+    ]
+
+    assert len(of_trials) == len(LINKED)
+    assert set(own) <= {200, 404}
+    assert set(others) == {"not_allowed"}
+    assert set(odd) == {403}
+    assert lab.ask("link", "GET", "/w/speech/api/v1/trials/1").problem == "no_such_workspace"
+
+
+def test_a_workspace_of_others_cannot_be_told_from_one_that_is_missing(lab: LabVisitor) -> None:
+    """A stranger gets the same answer for a workspace that exists, and for one that does not."""
+    there = lab.ask("stranger", "GET", "/w/vision/api/v1/home")
+    missing = lab.ask("stranger", "GET", "/w/nothing/api/v1/home")
+
+    assert (there.status, there.content) == (missing.status, missing.content)
+
+
+def test_the_page_and_the_health_need_nobody(lab: LabVisitor) -> None:
+    """The files of the page are the same for everybody and at each workspace, and the health tells nothing."""
+    found = {path: lab.ask("nobody", "GET", f"/w/vision{path}").content for path in PAGE}
+
+    assert found == {path: file.content for path, file in PAGE.items()}
+    assert lab.ask("nobody", "GET", "/w/missing/main.js").status == 200
+    assert lab.ask("nobody", "GET", "/health", host="10.0.0.1").json == {"status": "ok"}
+
+
+def test_the_page_knows_whether_its_reader_may_act(lab: LabVisitor) -> None:
+    """The home says to each asker whether they may act."""
+    answers = {one: lab.ask(one, "GET", "/w/vision/api/v1/home").json for one in ("reader", "writer", "owner")}
+
+    assert {one: answer["can_act"] for one, answer in answers.items()} == {
+        "reader": False,
+        "writer": True,
+        "owner": True,
+    }
+
+
+def test_a_reader_sees_what_a_writer_has_done(lab: LabVisitor) -> None:
+    """A writer's label is in the records that a reader is shown next."""
+    headers = {"x_core_sdk_action": "1", "content_type": "application/json"}
+
+    done = lab.ask("writer", "POST", "/w/vision/api/v1/trials/1/actions/label", b'{"add": ["good"]}', **headers)
+
+    assert done.status == 200
+    assert lab.ask("reader", "GET", "/w/vision/api/v1/trials/1").json["trial"]["labels"] == ["good"]
+
+
+def test_a_foreign_host_and_a_foreign_page_are_refused(lab: LabVisitor) -> None:
+    """A request for another host, from another page or for a service worker is refused to everybody."""
+    path = "/w/vision/api/v1/home"
+
+    assert lab.ask("owner", "GET", path, host="evil.example").problem == "foreign_host"
+    assert lab.ask("owner", "GET", path, origin="https://evil.example").problem == "foreign_origin"
+    assert lab.ask("owner", "GET", path, service_worker="script").problem == "no_service_worker"
+
+
+def test_a_key_of_the_page_ends_with_its_token(lab: LabVisitor) -> None:
+    """The page's key allows what its token allows, and not longer."""
+    key = lab.ask("reader", "GET", "/w/vision/api/v1/session").json["key"]
+    lab.secrets["page"] = key
+    before = lab.ask("page", "GET", "/w/vision/api/v1/runs").status
+    token = lab.lab.people.read().find(lab.secrets["reader"], 0)
+    assert token is not None
+
+    lab.lab.people.revoke(token.id)
+
+    assert before == 200
+    assert lab.ask("page", "GET", "/w/vision/api/v1/runs").status == 401
+
+
+def test_a_ticket_opens_files_for_its_asker_only(lab: LabVisitor) -> None:
+    """A ticket stands for its asker where files are saved, and nowhere else."""
+    ticket = lab.ask("reader", "GET", "/w/vision/api/v1/ticket").json["ticket"]
+    archive = "/api/v1/experiments/1/code/archive"
+
+    def asked(path: str, ticket: str = ticket) -> str:
+        return lab.ask("nobody", "GET", f"{path}?ticket={ticket}").problem
+
+    assert asked(f"/w/vision{archive}") not in REFUSALS
+    assert asked("/w/vision/api/v1/trials/1") == "no_token"
+    assert asked(f"/w/speech{archive}") == "no_such_workspace"
+    assert asked(f"/w/vision{archive}", f"{ticket}0") == "no_token"
