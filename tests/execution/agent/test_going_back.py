@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from processes import wait_for
 
 from core_sdk._ground.records import AttemptStarted
 from core_sdk._home import Home
+from core_sdk._home.attempts.setbacks import read_troubles
 from core_sdk._home.journal import find_records
 from core_sdk.client import Tracker
 
@@ -73,7 +77,10 @@ def count(directory: Path, fate: str, times: int = 1, **variables: str) -> tuple
 
 def resumed_steps(home: Home) -> list[int]:
     folder = home.trial(1)
-    starts = [next(find_records(folder.journal_path(number), ['"attempt"'])) for number in folder.attempts()]
+    starts = [
+        next(find_records(folder.journal_path(number), ['"attempt"']), None)  # none if the agent was killed before
+        for number in folder.attempts()
+    ]
     return [start.resumed_steps for start in starts if isinstance(start, AttemptStarted)]
 
 
@@ -101,6 +108,51 @@ def test_a_resume_goes_back_where_the_agent_was_killed(tmp_path: Path, home: Hom
 
     assert (status, resumed_steps(home)) == (0, [0, 6]), output
     assert "began 2 6 7" in output
+
+
+MOMENTS: dict[str, Callable[[Home], Path]] = {
+    "the first attempt has ended": lambda home: home.folder(1).exit_path(1),
+    "the second attempt is asked for": lambda home: home.folder(1).run_info_path(2),
+    "the second attempt has begun": lambda home: home.folder(1).journal_path(2),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("victims", ["agent", "agent and script"])
+def test_an_agent_that_is_killed_between_two_attempts_has_gone_back(
+    tmp_path: Path, home: Home, moment: str, victims: str
+) -> None:
+    """A resume goes on from the same checkpoint, and the training ends as it would have."""
+    (tmp_path / "train.py").write_text(COUNTING)
+    kill_at(tmp_path, moment, victims, MOMENTS[moment], home)
+    wait_for(lambda: home.folder(1).running_attempt() is None)
+
+    status, output = command(tmp_path, "trial", "resume", "1")
+
+    trial = Tracker().get_trial(1)
+    assert (trial.state.name, [each.steps_completed for each in trial.iter_metrics()]) == (
+        "COMPLETED",
+        list(range(1, 11)),
+    ), f"{status} {output}"
+    assert resumed_steps(home)[:2] == [0, 6], output
+    troubles = read_troubles(home.folder(1), home.folder(1).attempts())
+    assert [(attempt, each.action) for attempt, each in troubles] == [(1, "go_back")]
+
+
+def kill_at(directory: Path, moment: str, victims: str, path_of: Callable[[Home], Path], home: Home) -> None:
+    """Starts the training, and kills its agent at this moment, or the agent and all that it has started."""
+    run = [sys.executable, "-m", "core_sdk._interfaces.cli", "run", "--", sys.executable, "train.py", "none", "1"]
+    dropped = subprocess.DEVNULL
+    with subprocess.Popen(run, cwd=directory, env=dict(os.environ), stdout=dropped, stderr=dropped) as process:
+        wait_for(lambda: home.root.exists() and home.trial_ids() != [])
+        started = psutil.Process(process.pid).children(recursive=True)
+        agent = next(each for each in started if "core_sdk._execution.agent" in each.cmdline())
+        while not path_of(home).exists():
+            assert process.poll() is None, f"it has ended before {moment}"
+        killed = [agent, *(agent.children(recursive=True) if victims != "agent" else [])]
+        for each in killed:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
 
 
 def test_one_goes_back_at_most_so_many_times(tmp_path: Path, home: Home) -> None:

@@ -76,7 +76,7 @@ BACK = {"not_finite": True, "action": "go_back", "skip_batches": 0}
 
 def train(
     directory: Path, poison: list[object], rules: list[dict[str, object]], *, left_out: dict[str, int] | None = None,
-    num_ranks: int = 1,
+    num_ranks: int = 1, timeout_s: float = 120,
 ) -> tuple[int, str]:  # fmt: skip
     """Trains under an agent; returns the exit status and the output."""
     script = directory / "train.py"
@@ -95,7 +95,7 @@ def train(
         [*start, "run", "--", *train],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout_s,
         env=os.environ | {"RULES": json.dumps(rules)},
         cwd=directory,
     )
