@@ -90,6 +90,10 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     """The reason for the state: the error's type and first line, "killed by SIGKILL", or who asked to stop; and how
     many records were lost. Empty if there is nothing to say."""
     status: Annotated[str, Title("Status")] = ""
+    flops_per_step: Annotated[float | None, Title("FLOPs per step")] = None
+    """The floating-point operations of a step, on all ranks together, as far as its script has said or counted them."""
+    peak_flops: Annotated[float | None, Title("Peak FLOP/s")] = None
+    """Those that the devices of all ranks together can do in a second."""
     progress: Annotated[float | None, Title("Progress")] = None
     """The chief's."""
     ranks: Annotated[tuple[RankRow, ...], Title("Ranks")]

@@ -27,7 +27,7 @@ from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._notebook import NotebookCells
 from core_sdk.core._preempt import PreemptContext
 from core_sdk.core._process_end import at_process_end
-from core_sdk.core._profiler import ProfilerContext
+from core_sdk.core._profiler import ProfilerContext, UsualFigures
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._settings import ProcessSettings
@@ -111,7 +111,11 @@ class Context(OfOneProcess):
         self.info = attempt.info
         self.distributed = distributed
         self.experimental = ExperimentalCoreContext(journal)
-        self.profiler = profiler = ProfilerContext(journal, distributed.local_rank)
+        figures_s = None if is_writer or not attempt.is_home_shared else settings.figures_s
+        usual = None if figures_s is None else UsualFigures(journal, distributed.local_rank, figures_s)
+        self.profiler = profiler = ProfilerContext(
+            journal, distributed.local_rank, num_ranks=distributed.size, usual=usual
+        )
         self.train = TrainContext(
             folder=folder,
             journal=journal,
@@ -159,7 +163,7 @@ class Context(OfOneProcess):
         if program is not None:
             self._open.callback(program.leave)
         self._ending = Ending(attempt, self.checkpoint, storage, preempt, distributed, program, is_started_again)
-        self._services: list[Service] = [*services, preempt]
+        self._services: list[Service] = [*services, preempt, *([usual] if usual else [])]
         self._is_started = False
         self._is_in_block = False
         self._all.add(self)

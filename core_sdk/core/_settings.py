@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import field
 
-from core_sdk._ground.environment import StopNoticeSettings, known_grace_s
+from core_sdk._ground.environment import StopNoticeSettings, figures_interval_s, known_grace_s
 from core_sdk.core._preempt import PreemptMode, monotonic_deadline
 from core_sdk.core._preempt._clouds import Cloud, chosen_clouds
 from core_sdk.core._train import TensorboardMode
@@ -23,6 +23,8 @@ class ProcessSettings(msgspec.Struct, frozen=True):
     """The time of `time.monotonic()` at which `should_preempt()` becomes true."""
     clouds: Sequence[Cloud] = ()
     grace_s: float | None = field(default_factory=known_grace_s)
+    figures_s: float | None = field(default_factory=figures_interval_s)
+    """The time between two samples of the machine's figures; None if there are to be none."""
 
     @classmethod
     def given(

@@ -121,7 +121,8 @@ def test_each_figure_has_its_group(journal: JournalWriter, profiler: ProfilerCon
     groups = {group: set(reports[0]) for group, reports in recorded(journal).items()}
     assert groups["cpu"] == {"cpu_util_simple"}
     assert groups["memory"] == {"memory_free"}
-    assert groups["process"] == {"process_cpu_util", "process_rss"}
+    of_linux = {"process_read", "process_written"} if sys.platform == "linux" else set()
+    assert groups["process"] == {"process_cpu_util", "process_rss", "data_wait"} | of_linux
     assert groups["network"] == {"net_throughput_sent", "net_throughput_recv"}
     assert groups["disk"] >= {"disk_util./"}
     if psutil.disk_io_counters() is not None:
@@ -161,6 +162,13 @@ def nvmlDeviceGetUtilizationRates(handle):
     if handle == 1: raise NVMLError_NotSupported("is split")
     if samples > 5: raise NVMLError("GPU has fallen off the bus")
     return SimpleNamespace(gpu=50, memory=0)
+def nvmlDeviceGetPowerUsage(handle): return only_of_first(handle, 412500)
+def nvmlDeviceGetTemperature(handle, sensor): return only_of_first(handle, 68)
+def nvmlDeviceGetCurrentClocksThrottleReasons(handle): return only_of_first(handle, 0x44)
+NVML_TEMPERATURE_GPU = 0
+def only_of_first(handle, value):
+    if handle == 1: raise NVMLError_NotSupported("is split")
+    return value
 def nvmlDeviceGetMemoryInfo(handle): return SimpleNamespace(free=1 << 30, used=0, total=1 << 30)
 """
 
@@ -191,9 +199,14 @@ def test_each_gpu_tells_what_it_can(run_script: Callable[..., tuple[int, str, st
     assert reports[0] == {
         "gpu_util.GPU-0": 50.0,
         "gpu_free_memory.GPU-0": 2.0**30,
+        "gpu_used_memory.GPU-0": 0.0,
+        "gpu_power.GPU-0": 412.5,
+        "gpu_temperature.GPU-0": 68.0,
+        "gpu_throttled.GPU-0": 100.0,
         "gpu_free_memory.GPU-1": 2.0**30,
+        "gpu_used_memory.GPU-1": 0.0,
     }
-    assert reports[-1] == {"gpu_free_memory.GPU-1": 2.0**30}
+    assert set(reports[-1]) == {"gpu_free_memory.GPU-1", "gpu_used_memory.GPU-1"}
     assert errors.splitlines() == [
         "the profiler goes on without gpu 2: NVMLError: GPU is lost",
         "the profiler goes on without gpu 0: NVMLError: GPU has fallen off the bus",

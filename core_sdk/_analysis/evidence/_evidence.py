@@ -12,6 +12,7 @@ from typing import Any
 from core_sdk._analysis.evidence._bounds import bounded
 from core_sdk._analysis.evidence._code import code_changes
 from core_sdk._analysis.evidence._curve import DecidingCurve, read_curve
+from core_sdk._analysis.machine_use import MachineUse, read_machine_use
 from core_sdk._analysis.studies import judgement_lines
 from core_sdk._ground.records import SearcherMetric, format_number
 from core_sdk._home import Home, View
@@ -52,6 +53,8 @@ class Evidence:
     """The seconds from the start to the first report, from there to the last one, and from there to the end."""
     time: TimeLedger
     """The time by phases, and how often to save."""
+    machine: MachineUse | None
+    """How it has used its machines; None if nothing was recorded of them."""
     log: list[str]
     """The last lines of its output, if it has not ended well."""
     judgement: list[str]
@@ -72,6 +75,7 @@ class Evidence:
             self._changed_code(600),
             bounded(660, self._curve()),
             bounded(190, [f"time: {self.time.words()}"] if self.time.time.wall else []),
+            bounded(190, [f"machine: {self.machine.words()}"] if self.machine else []),
             bounded(480, self.log, is_end_kept=True),
             bounded(110, [f"notes: {row.notes}"] if row.notes else []),
         ]
@@ -135,6 +139,7 @@ def read_evidence(
         curve=read_curve(view, row, parent, deciding),
         seconds=_seconds(view, row),
         time=read_ledger(view, trial_id=trial_id),
+        machine=read_machine_use(view, trial_id),
         log=[] if row.state in ("COMPLETED", "ACTIVE") else _log_tail(home, trial_id),
         judgement=[] if row.try_id is None else _judgement(home, view, row),
     )

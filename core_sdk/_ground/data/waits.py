@@ -14,16 +14,23 @@ class DataWait:
     of_process: ClassVar[DataWait]
 
     # No attribute of the class, whose every change makes Python look up all attributes of the class again.
-    __slots__ = ("seconds",)
+    __slots__ = ("_taken", "seconds")
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self._taken = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """The time so far, in seconds, also of what reports have taken."""
+        return self._taken + self.seconds
 
     def take(self) -> float | None:
         """Returns the time since the last call in whole milliseconds, or None; the rest is kept for the next call."""
         if self.seconds < LEAST_S:
             return None
         taken = round(self.seconds, 3)
+        self._taken += taken
         self.seconds -= taken
         return taken
 

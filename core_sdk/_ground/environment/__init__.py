@@ -28,6 +28,7 @@
 | `CORE_SDK_TRIAL`    | the id or the name of that trial; default: the trial whose script has started this one |
 | `CORE_SDK_AUTHOR`   | the person or the agent that tries something; default: the name of the user      |
 | `CORE_SDK_SIGNS_DIR` | from an agent to the ranks of its node: where they give signs of life             |
+| `CORE_SDK_FIGURES_S` | the seconds between two samples of the machine's figures, or off; default: 15 |
 | `CORE_SDK_STALL_BOUNDS` | when a training is stalled: `FACTOR,LEAST_S,MOST_S`, or off; default: 10,60,3600 |
 | `CORE_SDK_STOP_NOTICES` | clouds whose notice of a machine's end is a stop: `gce`, `ec2`, or both with a comma |
 
@@ -108,6 +109,7 @@ from core_sdk._ground.environment._settings import (
     WriterSettings,
     author,
     disturbance,
+    figures_interval_s,
     fingerprints_path,
     imports_path,
     is_quiet,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 from core_sdk._ground.environment.names import (
     AUTHOR_VARIABLE,
     DISTURBANCE_VARIABLE,
+    FIGURES_VARIABLE,
     FINGERPRINTS_VARIABLE,
     GRACE_VARIABLE,
     HOME_VARIABLE,
@@ -35,6 +37,7 @@ from core_sdk.errors import HomeNotWritableError
 _DEFAULT_GRACE_S = 3600.0
 _DEFAULT_STORAGE_DEADLINE_S = 300.0
 _DEFAULT_MAX_MEDIA_MB = 64.0
+_FIGURES_S = 15.0
 _DEFAULT_SLOT_DIRECTORY = "/tmp/core-sdk-slots"  # not TMPDIR, since all users must mean the same
 
 
@@ -172,6 +175,20 @@ def stall_bounds() -> StallBounds | None:
         return StallBounds.parse(text) if (text := os.environ.get(STALL_VARIABLE)) else StallBounds()
     except ValueError as error:
         raise ValueError(f"{STALL_VARIABLE}: {error}") from None
+
+
+def figures_interval_s() -> float | None:
+    """Returns the time between two samples of the machine's figures; None for "off". Raises `ValueError`."""
+    text = os.environ.get(FIGURES_VARIABLE)
+    if text == "off":
+        return None
+    try:
+        interval_s = float(text) if text else _FIGURES_S
+    except ValueError:
+        interval_s = 0.0
+    if not 0.1 <= interval_s <= threading.TIMEOUT_MAX:
+        raise ValueError(f"{FIGURES_VARIABLE} is {text!r}; it must be off, or at least 0.1 seconds")
+    return interval_s
 
 
 def signs_directory() -> Path | None:

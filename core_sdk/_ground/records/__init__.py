@@ -63,6 +63,7 @@ from core_sdk._ground.records._journal import (
     Dropped,
     EarlyExit,
     Ended,
+    FlopsSet,
     MetadataSet,
     OfTrial,
     OperationCompleted,

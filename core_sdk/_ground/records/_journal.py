@@ -82,6 +82,13 @@ class StatusSet(OfTrial, tag="status"):
     status: str
 
 
+class FlopsSet(OfTrial, tag="flops"):
+    """The floating-point operations of a step, and those that the devices of all ranks can do in a second."""
+
+    flops_per_step: float
+    peak_flops: float | None = None
+
+
 class MetadataSet(OfTrial, tag="metadata"):
     metadata: dict[str, Any]
 
@@ -266,6 +273,7 @@ Record = (
     | PhaseEnded
     | ProgressReported
     | StatusSet
+    | FlopsSet
     | MetadataSet
     | EarlyExit
     | Alert

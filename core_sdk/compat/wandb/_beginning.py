@@ -110,8 +110,8 @@ def _begun(given: Mapping[str, Any], values: Mapping[str, Any], settings: Settin
     )
     if open_context is not None or identity.has_begun:
         context.record_hparams(dict(config), update=True)
-    if open_context is None and settings.has_figures_of_machine:
-        context.profiler.on()
+    if open_context is None:
+        (context.profiler.on if settings.has_figures_of_machine else context.profiler.off)()
     return Run(context, identity, given, config, settings, is_own=open_context is None)
 
 

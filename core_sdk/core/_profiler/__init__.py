@@ -6,3 +6,4 @@ names it, and the others go on.
 
 from core_sdk.core._profiler._collector import FigureSource
 from core_sdk.core._profiler._context import ProfilerContext
+from core_sdk.core._profiler._usual import UsualFigures

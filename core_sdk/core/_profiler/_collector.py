@@ -43,7 +43,10 @@ class FigureCollector:
         *,
         interval_s: float,
         samples_per_report: int,
+        delay_s: float = 0.0,
     ) -> None:
+        """With `delay_s` the sources are opened, and their modules are loaded, only so much later."""
+        self._delay_s = delay_s
         self._journal = journal
         self._open_sources = open_sources
         self._interval_s = interval_s
@@ -60,6 +63,8 @@ class FigureCollector:
             logger.warning("the profiler is not waited for: a source has not answered for %.0f s", _STOP_TIMEOUT_S)
 
     def _collect(self) -> None:
+        if self._delay_s and self._stopping.wait(self._delay_s):
+            return
         sources = [source for source in self._open_sources() if _starts(source)]
         means = Means()
         try:

@@ -10,27 +10,40 @@ from pathlib import Path
 
 import psutil
 
+from core_sdk._ground.data.waits import DataWait
 from core_sdk.core._profiler._collector import FigureSource
 
 
-def machine_sources(records: Path) -> Iterator[FigureSource]:
-    """Yields the sources of figures on this machine. `records` is a path on the disk that must not fill up."""
+def process_sources() -> Iterator[FigureSource]:
+    """Yields the sources of figures of this process."""
     process = psutil.Process()
-    disks = [str(path) for path in sorted({Path("/"), mount_point(records)})]
-    yield _Gauge("cpu", "cpu", lambda: {"cpu_util_simple": psutil.cpu_percent()})
-    yield _Gauge("memory", "memory", lambda: {"memory_free": psutil.virtual_memory().available})
-    yield _Gauge("disk space", "disk", lambda: {f"disk_util.{path}": psutil.disk_usage(path).percent for path in disks})
-    yield _Rates("disk traffic", "disk", _disk_counters)
-    yield _Rates("network", "network", _network_counters)
     yield _Gauge(
         "process",
         "process",
         lambda: {"process_cpu_util": process.cpu_percent(), "process_rss": process.memory_info().rss},
     )
+    yield _Rates("process traffic", "process", lambda: _process_counters(process))
+    yield _Rates("data", "process", lambda: {"data_wait": 100 * DataWait.of_process.total_s})
+
+
+def usual_sources() -> Iterator[FigureSource]:
+    """Yields the sources of figures of this node that cost next to nothing."""
+    yield _Gauge("cpu", "cpu", lambda: {"cpu_util_simple": psutil.cpu_percent()})
+    yield _Gauge("memory", "memory", lambda: {"memory_free": psutil.virtual_memory().available})
     if importlib.util.find_spec("pynvml") is not None:
         from core_sdk.core._profiler._gpus import gpus  # needs the extra "gpu"
 
         yield from gpus()
+
+
+def machine_sources(records: Path) -> Iterator[FigureSource]:
+    """Yields all sources of figures on this machine. `records` is a path on the disk that must not fill up."""
+    disks = [str(path) for path in sorted({Path("/"), mount_point(records)})]
+    yield from usual_sources()
+    yield _Gauge("disk space", "disk", lambda: {f"disk_util.{path}": psutil.disk_usage(path).percent for path in disks})
+    yield _Rates("disk traffic", "disk", _disk_counters)
+    yield _Rates("network", "network", _network_counters)
+    yield from process_sources()
 
 
 def mount_point(path: Path) -> Path:
@@ -55,7 +68,7 @@ class _Gauge:
 class _Rates:
     """Counters, as changes per second."""
 
-    def __init__(self, name: str, group: str, read: Callable[[], dict[str, int]]) -> None:
+    def __init__(self, name: str, group: str, read: Callable[[], Mapping[str, float]]) -> None:
         self.name = name
         self.group = group
         self._read = read
@@ -69,6 +82,13 @@ class _Rates:
         # A disk or interface that disappears takes its counts away.
         changes = {name: max(0, count - before[name]) for name, count in self._counters.items()}
         return {name: change / (self._time - time_before) for name, change in changes.items()}
+
+
+def _process_counters(process: psutil.Process) -> dict[str, int]:
+    if not hasattr(process, "io_counters"):  # macOS has none
+        return {}
+    counters = process.io_counters()
+    return {"process_read": counters.read_bytes, "process_written": counters.write_bytes}
 
 
 def _disk_counters() -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from core_sdk._analysis.machine_use import read_machine_use
 from core_sdk._ground.masking import masked_arguments, masked_text
 from core_sdk._ground.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
 from core_sdk._home import Home, TrialFolder, open_view
@@ -32,6 +33,7 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
             view.media(trial_id, rank="all", superseded=True),
         )
         forecast = read_storage_forecast(view, trial_id)
+        use = read_machine_use(view, trial_id)
     try:
         command = home.trial(trial_id).read_command()
     except RecordDamagedError as error:
@@ -48,10 +50,11 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
         "working_directory": command.cwd if command else None,
         "error": failure,
         "storage_forecast": None if forecast is None else forecast.as_values(),
+        "machine_use": None if use is None else use.as_values(),
     }
     media_size = {"Media": f"{len(sizes)} files, {format_size(sum(sizes.values()))}" if sizes else ""}
     told = {"Alerts": [_alert(alert) for alert in alerts], "Error": (failure or "").splitlines()[-_NUM_LINES:]}
-    storage = {"Storage": _storage(forecast) if forecast else ""}
+    storage = {"Storage": _storage(forecast) if forecast else "", "Use of the machine": use.words() if use else ""}
     return value, _properties(row, command) | told | media_size | storage | _figures(summary)
 
 

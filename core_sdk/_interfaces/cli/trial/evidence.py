@@ -49,7 +49,14 @@ def evidence(
     with open_view(home) as view:
         found = read_evidence(home, view, trial_id, metric, smaller_is_better)
     if form.is_json:
-        print_object(fields_of(found) | {"time": found.time.as_values()}, form.fields)
+        print_object(
+            fields_of(found)
+            | {
+                "time": found.time.as_values(),
+                "machine": None if found.machine is None else found.machine.as_values(),
+            },
+            form.fields,
+        )
     else:
         click.echo("\n".join(map(printable, found.text().split("\n"))))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from core_sdk._analysis.machine_use import read_machine_use
 from core_sdk._home.finding.time_ledger import TimeLedger, read_ledger
 from core_sdk._home.time_spent import PHASES
 from core_sdk._interfaces.server.route import Id
@@ -38,12 +39,16 @@ class TimeAnswer(msgspec.Struct, frozen=True):
     """Whether this is that of all trials of the home."""
     words: str
     """All this in one line."""
+    machine: str = ""
+    """How the trial has used its machines, in one line; empty if nothing was recorded of that."""
 
 
 def trial_time(shared: SharedView, trial_id: Id) -> TimeAnswer:
     """Returns where the time of a trial went, up to now if it runs."""
     shared.ask(lambda view: view.trial(trial_id))
-    return _answer(shared.ask(lambda view: read_ledger(view, trial_id=trial_id)))
+    use = shared.ask(lambda view: read_machine_use(view, trial_id))
+    answer = _answer(shared.ask(lambda view: read_ledger(view, trial_id=trial_id)))
+    return msgspec.structs.replace(answer, machine=use.words() if use else "")
 
 
 def experiment_time(shared: SharedView, experiment_id: Id) -> TimeAnswer:

@@ -47,6 +47,7 @@ function TimeCard({ time }) {
         )}
       </dl>
       <p class="soft">${time.words}</p>
+      ${time.machine && html`<p class="soft">${time.machine}</p>`}
     </section>
   `;
 }

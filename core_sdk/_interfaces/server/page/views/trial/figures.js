@@ -12,7 +12,17 @@ const rate = (/** @type {number} */ value) => `${formatSize(Math.round(value))}/
 /** @type {Record<string, {title: string, format: (value: number) => string}>} */
 const FIGURES = {
   gpu_util: { title: "GPU", format: percent },
+  gpu_used_memory: { title: "GPU, used memory", format: formatSize },
   gpu_free_memory: { title: "GPU, free memory", format: formatSize },
+  gpu_power: { title: "GPU, power", format: (value) => `${formatNumber(value, 3)} W` },
+  gpu_temperature: { title: "GPU, temperature", format: (value) => `${formatNumber(value, 3)} °C` },
+  gpu_throttled: { title: "GPU, slowed down by heat or hardware", format: percent },
+  gpu_ecc_errors: { title: "GPU, memory errors", format: formatNumber },
+  data_wait: { title: "Wait for data", format: percent },
+  process_cpu_util: { title: "Process, CPU", format: percent },
+  process_rss: { title: "Process, memory", format: formatSize },
+  process_read: { title: "Process, read", format: rate },
+  process_written: { title: "Process, written", format: rate },
   cpu_util_simple: { title: "CPU", format: percent },
   memory_free: { title: "Memory, free", format: formatSize },
   disk_util: { title: "Disk, space in use", format: percent },

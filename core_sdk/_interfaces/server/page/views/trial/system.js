@@ -46,7 +46,7 @@ export function System({ found: { trial, series } }) {
           const shown = curves.filter(({ rank, x }) => x.length > 0 && (node === "" || String(rank) === node));
           const whole = /** @type {[number, number]} */ ([0, endOf(trial, curves) - trial.created]);
           if (curves.length === 0 && settings.zoom === null) {
-            return html`<${Empty} title="No figures of the machine."><p>The script records them after this line.</p><pre><code>ctx.profiler.on()</code></pre><//>`;
+            return html`<${Empty} title="No figures of the machine."><p>A training has some from half a minute on, and more after this line.</p><pre><code>ctx.profiler.on()</code></pre><//>`;
           }
           return html`
             ${numLeftOut > 0 && html`<${Remark}>${numLeftOut} more series are left out: more cannot be told apart.<//>`}

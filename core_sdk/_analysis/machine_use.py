@@ -1,0 +1,151 @@
+"""How a trial has used its machines, from the means of the figures that were recorded while it trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from core_sdk._home.rows import Source
+from core_sdk._home.view import View
+
+# A GPU has a series of its own for each figure: `gpu_util.GPU-0f3a…`.
+_OF_GPUS = ("gpu_util", "gpu_used_memory", "gpu_power", "gpu_temperature", "gpu_throttled")
+_LEAST_WAIT = 1.0
+"""The percentage of the time below which nobody minds that a training waits for data."""
+
+
+class MeanFigure(NamedTuple):
+    """The mean of a figure over the whole trial."""
+
+    rank: Source
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class MachineUse:
+    """Means over a trial."""
+
+    cpu_percent: float | None
+    """How busy the processors of its nodes were, also with other things."""
+    cores: float | None
+    """The processors that its ranks have used, all together."""
+    rss_bytes: float | None
+    """The memory of its ranks, all together, without that of the workers of their loaders."""
+    read_per_s: float | None
+    """The bytes that its ranks have read from disks in a second, all together."""
+    written_per_s: float | None
+    gpus: Mapping[str, float]
+    """Figures of the GPUs of its nodes, also those that others use: `gpu_util` and so on, each the mean over them."""
+    num_gpus: int
+    num_ecc_errors: int
+    """The memory errors of these GPUs that could not be corrected."""
+    data_waits: Mapping[Source, float]
+    """The percentage of the time for which each rank has waited for data."""
+    mfu: float | None
+    """The operations of its steps, as a share of those that its devices can do in the time of its training."""
+
+    def words(self) -> str:
+        """Says in one line how the machines were used."""
+        told = []
+        if self.mfu is not None:
+            told.append(f"MFU {_percent(100 * self.mfu)}")
+        if self.num_gpus:
+            told.append(self._gpu_words())
+        if self.cores is not None:
+            told.append(f"its ranks use {self.cores:.1f} cores and {_gibibytes(self.rss_bytes or 0)}")
+        if self.cpu_percent is not None:
+            told.append(f"the processors are {_percent(self.cpu_percent)} busy")
+        return "; ".join(filter(None, [*told, self.wait_words()]))
+
+    def wait_words(self) -> str:
+        """Says how long ranks wait for data, and which one waits longest; empty if that is next to nothing."""
+        if not self.data_waits or max(self.data_waits.values()) < _LEAST_WAIT:
+            return ""
+        longest = max(self.data_waits, key=lambda rank: self.data_waits[rank])
+        others = [wait for rank, wait in self.data_waits.items() if rank != longest]
+        if not others:
+            return f"waits {_percent(self.data_waits[longest])} for data"
+        told = f"rank {longest} waits longest for data, {_percent(self.data_waits[longest])}"
+        return f"{told}, the others {_percent(sum(others) / len(others))}"
+
+    def as_values(self) -> dict[str, Any]:
+        return dict(vars(self)) | {"words": self.words()}
+
+    def _gpu_words(self) -> str:
+        parts: dict[str, Callable[[float], str]] = {
+            "gpu_util": lambda value: f"{_percent(value)} busy",
+            "gpu_used_memory": _gibibytes,
+            "gpu_power": lambda value: f"{value:.0f} W",
+            "gpu_temperature": lambda value: f"{value:.0f} °C",
+            "gpu_throttled": lambda value: f"slowed down {_percent(value)} of the time" if value else "",
+        }
+        told = [tell(self.gpus[name]) for name, tell in parts.items() if name in self.gpus]
+        if self.num_ecc_errors:
+            told.append(f"{self.num_ecc_errors} memory errors")
+        name = "GPU" if self.num_gpus == 1 else f"{self.num_gpus} GPUs"
+        return f"{name}: {', '.join(filter(None, told))}"
+
+
+def machine_use(figures: Iterable[MeanFigure], mfu: float | None = None) -> MachineUse | None:
+    """Puts the means of figures together; None if there are none. Pure."""
+    by_name: dict[str, dict[tuple[Source, str], float]] = {}
+    for rank, name, value in figures:
+        kind, _, device = name.partition(".")
+        by_name.setdefault(kind, {})[rank, device] = value
+    if not by_name and mfu is None:
+        return None
+
+    def values(name: str) -> list[float]:
+        return [*by_name.get(name, {}).values()]
+
+    def total(name: str) -> float | None:
+        return sum(values(name)) if name in by_name else None
+
+    cores = total("process_cpu_util")
+    return MachineUse(
+        cpu_percent=_mean(values("cpu_util_simple")),
+        cores=None if cores is None else cores / 100,
+        rss_bytes=total("process_rss"),
+        read_per_s=total("process_read"),
+        written_per_s=total("process_written"),
+        gpus={name: mean for name in _OF_GPUS if (mean := _mean(values(name))) is not None},
+        num_gpus=len({of for name in ("gpu_util", "gpu_free_memory") for of in by_name.get(name, {})}),
+        num_ecc_errors=round(total("gpu_ecc_errors") or 0),
+        data_waits={rank: value for (rank, _), value in by_name.get("data_wait", {}).items()},
+        mfu=mfu,
+    )
+
+
+def read_machine_use(view: View, trial_id: int) -> MachineUse | None:
+    """Returns how a trial has used its machines; None if nothing was recorded of them, as of one of half a minute."""
+    figures = []
+    for one in view.profile_series(trial_id):
+        if one.group in ("cpu", "process", "gpu"):
+            for bucket in view.buckets(trial_id, one.group, one.name, 1, rank=one.rank, is_profile=True):
+                if bucket.mean is not None:
+                    figures.append(MeanFigure(one.rank, one.name, bucket.mean))
+    return machine_use(figures, _mfu(view, trial_id))
+
+
+def _mfu(view: View, trial_id: int) -> float | None:
+    """Returns the FLOPs of the steps that were kept, by those that the devices can do in the time of the training."""
+    row = view.trial(trial_id)
+    if not row.flops_per_step or not row.peak_flops or not row.steps_completed:
+        return None
+    (spent,) = view.times(trial_ids=[trial_id])
+    seconds = spent.time.training / 1000
+    return row.flops_per_step * row.steps_completed / (row.peak_flops * seconds) if seconds else None
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0f} %" if value >= 10 else f"{value:.1f} %"
+
+
+def _gibibytes(value: float) -> str:
+    return f"{value / 2**30:.1f} GiB"

@@ -1,0 +1,107 @@
+"""A training records by itself how it uses the machine, and how long it waits for data."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from processes import wait_for
+
+from core_sdk import core
+from core_sdk._analysis.machine_use import read_machine_use
+from core_sdk._ground.data.waits import DataWait
+from core_sdk._home import Home, open_view
+from core_sdk.core._profiler._flops import peak_of
+
+
+def num_records(home: Home, group: str) -> int:
+    journal = home.trial(1).journal_path(1).read_text().splitlines()
+    return sum(f'"group":"{group}"' in line for line in journal)
+
+
+def test_a_training_records_its_figures_by_itself(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has asked for figures; half of the time the training waits for data."""
+    monkeypatch.setenv("CORE_SDK_FIGURES_S", "0.1")
+
+    with core.init() as context:
+
+        def waits() -> bool:
+            DataWait.of_process.seconds += 0.005
+            time.sleep(0.005)
+            return num_records(home, "process") > 0
+
+        wait_for(waits)
+        context.train.report_training_metrics(1, {"loss": 1.0})
+
+    with open_view(home) as view:
+        use = read_machine_use(view, 1)
+    assert use is not None
+    assert use.cores is not None
+    assert use.rss_bytes is not None
+    assert use.rss_bytes > 1e7
+    assert 5 < use.data_waits[0] < 100
+    assert use.wait_words().startswith("waits ")
+    assert use.wait_words().endswith(" % for data")
+
+
+def test_the_profiler_takes_the_place_of_the_usual_figures(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is recorded twice, and after `off()` nothing at all."""
+    monkeypatch.setenv("CORE_SDK_FIGURES_S", "600")
+
+    with core.init() as context:
+        context.profiler.on(sampling_interval=0.1, samples_per_report=1)
+        wait_for(lambda: num_records(home, "network") > 1)
+        context.profiler.off()
+
+    assert num_records(home, "process") == num_records(home, "network")
+
+
+def test_figures_may_be_switched_off(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORE_SDK_FIGURES_S", "off")
+
+    with core.init() as context:
+        assert context.profiler._usual is None
+
+    monkeypatch.setenv("CORE_SDK_FIGURES_S", "often")
+    with pytest.raises(ValueError, match="CORE_SDK_FIGURES_S is 'often'; it must be off"):
+        core.init()
+
+
+def test_flops_give_the_share_that_the_devices_were_used(home: Home) -> None:
+    """The MFU is of the steps that were kept, in the time of the training."""
+    with core.init() as context:
+        context.profiler.set_flops(1e6, peak_flops=1e9)
+        for step in range(1, 4):
+            context.train.report_training_metrics(step, {"loss": 1.0})
+            time.sleep(0.01)  # what a step takes
+
+    with open_view(home) as view:
+        row, use = view.trial(1), read_machine_use(view, 1)
+        (spent,) = view.times(trial_ids=[1])
+    assert (row.flops_per_step, row.peak_flops) == (1e6, 1e9)
+    assert use is not None
+    assert use.mfu == pytest.approx(3e6 / (1e9 * spent.time.training / 1000))
+    assert json.loads(json.dumps(use.as_values()))["words"].startswith("MFU ")
+
+
+@pytest.mark.parametrize(("flops", "peak"), [(0, None), (-1.0, None), (float("nan"), None), (1.0, 0.0)])
+def test_flops_that_are_none_are_refused(home: Home, flops: float, peak: float | None) -> None:
+    with core.init() as context, pytest.raises(ValueError, match="it must be above 0"):
+        context.profiler.set_flops(flops, peak)
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA A10G", 70e12),
+        ("NVIDIA L40S", 362e12),
+        ("NVIDIA H200", 989e12),
+        ("GeForce 256", None),
+    ],
+)
+def test_the_peak_of_a_device_is_known_by_its_name(name: str, peak: float | None) -> None:
+    assert peak_of(name) == peak
