@@ -20,6 +20,7 @@ from core_sdk._interfaces.lab.roles import ROLES, Grant, Role, lesser
 from core_sdk.errors import CoreSDKError
 
 FORMAT = 1
+INVITATION_S = 3 * 86400.0
 _SECRET_BYTES = 32
 _ID_BYTES = 5
 _LOCK_WAIT_S = 10.0
@@ -29,6 +30,8 @@ _LONGEST_PERSON = 200
 Kind = Literal["token", "session", "invitation", "link", "metrics"]
 PREFIX = "lab_"
 """What each secret begins with, so that programs that look for leaked secrets find it."""
+SECRET = rf"{PREFIX}[0-9a-f]+"
+"""What secrets look like in a text."""
 
 
 class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,9 +67,10 @@ class People(msgspec.Struct, frozen=True, dict=True):
     """The SHA-256 of each secret -> what it allows."""
 
     def find(self, secret: str, now: float) -> Credential | None:
-        """Returns the valid credential of a secret, or None."""
+        """Returns the valid credential of a secret, or None. An invitation is none: it must be redeemed."""
         found = self.credentials.get(hash_of(secret))
-        return found if found is not None and self.holds(found, now) else None
+        is_proof = found is not None and found.kind != "invitation" and self.holds(found, now)
+        return found if is_proof else None
 
     def by_id(self, credential_id: str) -> Credential | None:
         return self._by_id.get(credential_id)
@@ -74,6 +78,10 @@ class People(msgspec.Struct, frozen=True, dict=True):
     @functools.cached_property
     def _by_id(self) -> Mapping[str, Credential]:
         return {one.id: one for one in self.credentials.values()}
+
+    @functools.cached_property
+    def ids(self) -> frozenset[str]:
+        return frozenset(self._by_id)
 
     def holds(self, credential: Credential, now: float) -> bool:
         """Returns whether a credential and all that it was got by are still there, and not expired."""
@@ -84,8 +92,8 @@ class People(msgspec.Struct, frozen=True, dict=True):
 
     def grant(self, credential: Credential) -> Grant:
         """Returns what a valid credential allows now: never more than its person may do."""
-        if credential.kind in ("metrics", "invitation"):
-            return Grant(credential.person, {}, credential.id, is_for_metrics=credential.kind == "metrics")
+        if credential.kind == "metrics":
+            return Grant(credential.person, {}, credential.id, is_for_metrics=True)
         roles = {
             name: role if credential.role is None else lesser(role, credential.role)
             for name, role in self.roles_of(credential.person).items()
@@ -177,8 +185,38 @@ class PeopleFile:
 
         self.change(remove)
 
-    def set_role(self, workspace: str, person: str, role: Role | None) -> None:
-        """Makes a person a member of a workspace, changes their role, or with None removes them."""
+    def redeem(self, secret: str, lasts_s: float) -> tuple[str, Credential] | None:
+        """Makes a session of an invitation, which nobody can use again, and the person a member.
+
+        Returns the secret of the session and the session, or None if there is no such invitation any more. Nobody
+        loses rights by an invitation.
+        """
+        key, now = f"{PREFIX}{secrets.token_hex(_SECRET_BYTES)}", time.time()
+        made: list[Credential] = []
+
+        def use(people: People) -> People:
+            found = people.credentials.get(hash_of(secret))
+            if found is None or found.kind != "invitation" or not people.holds(found, now) or found.role is None:
+                return people
+            session = Credential(secrets.token_hex(_ID_BYTES), "session", found.person, now, now + lasts_s)
+            made.append(session)
+            members = people.members.get(found.workspace, {})
+            role = max(found.role, members.get(found.person, found.role), key=ROLES.index)
+            credentials = {known: one for known, one in people.credentials.items() if one.id != found.id}
+            return msgspec.structs.replace(
+                people,
+                members={**people.members, found.workspace: {**members, found.person: role}},
+                credentials={**credentials, hash_of(key): session},
+            )
+
+        self.change(use)
+        return (key, made[0]) if made else None
+
+    def set_role(self, workspace: str, person: str, role: Role | None, *, keeps_owner: bool = False) -> None:
+        """Makes a person a member of a workspace, changes their role, or with None removes them.
+
+        With `keeps_owner` it raises `ValueError` if the workspace would be left without an owner.
+        """
         check_person(person)
 
         def set_it(people: People) -> People:
@@ -186,6 +224,8 @@ class PeopleFile:
             members.pop(person, None)
             if role is not None:
                 members[person] = role
+            if keeps_owner and "owner" not in members.values():
+                raise ValueError(f"{workspace} would have no owner: name another one first")
             return msgspec.structs.replace(people, members={**people.members, workspace: members})
 
         self.change(set_it)
@@ -204,6 +244,11 @@ def check_role(people: People, credential: Credential) -> None:
         raise ValueError(f"{credential.person} is no member of {credential.workspace}")
     if credential.role is not None and ROLES.index(credential.role) > ROLES.index(role):
         raise ValueError(f"{credential.person} is only a {role} of {credential.workspace}")
+
+
+def invitation_address(url: str, secret: str) -> str:
+    """Returns the one-time link: browsers send nothing of what stands behind `#`."""
+    return f"{url}/#invitation={secret}"
 
 
 def hash_of(secret: str) -> str:

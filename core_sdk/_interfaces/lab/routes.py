@@ -6,6 +6,7 @@ A route that is new there is so in this table without a further line.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,14 +17,14 @@ from starlette.routing import Route as Mounted
 from starlette.routing import compile_path
 
 from core_sdk._home import Home
-from core_sdk._interfaces.lab.roles import Need
+from core_sdk._interfaces.lab.roles import Grant, Need
 from core_sdk._interfaces.server.app import PREFIX
 from core_sdk._interfaces.server.route import Action
 from core_sdk._interfaces.server.routes.table import ROUTES
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 WriterRoutes = Callable[[Home], Sequence[Mounted]]
-"""Makes routes of a home, at addresses below `/api/v1/`, that only writers may call."""
+"""Makes routes of a home, at addresses below `/api/v1`, that only writers may call."""
 
 LINKED = (
     "/trials/{trial_id}",
@@ -71,20 +72,45 @@ class GuardedRoute:
     is_of_records: bool = False
     """Whether it is called again and again by programs that record, and not by people."""
 
-    @property
+    @functools.cached_property
     def pattern(self) -> re.Pattern[str]:
         return compile_path(self.path)[0]
 
+    def ids_in(self, path: str) -> dict[str, str]:
+        found = self.pattern.fullmatch(path)
+        return found.groupdict() if found else {}
 
-class Table:
-    """Finds the entries of a request."""
+    def trial_id_in(self, path: str, grant: Grant | None) -> int | None:
+        """Returns the only trial that the answer is about; None if it is about others, too."""
+        if self.is_of_nothing:
+            return None if grant is None else grant.trial_id
+        text = self.ids_in(path).get("trial_id", "") if self.is_of_one_trial else ""
+        return int(text) if re.fullmatch(r"[1-9][0-9]{0,17}", text) else None
 
-    def __init__(self, entries: Iterable[GuardedRoute]) -> None:
-        self.entries = tuple(entries)
-        self._patterns = [(one.pattern, one) for one in self.entries]
+
+@dataclass(frozen=True)
+class Passed:
+    """A request that may be answered."""
+
+    grant: Grant | None
+    route: GuardedRoute
+    workspace: str | None
+    ids: dict[str, str]
+    """Those in the address."""
+
+    @property
+    def person(self) -> str:
+        return self.grant.person if self.grant else ""
+
+
+class RouteTable:
+    """Finds the routes of an address."""
+
+    def __init__(self, routes: Iterable[GuardedRoute]) -> None:
+        self.routes = tuple(routes)
 
     def find(self, path: str) -> list[GuardedRoute]:
-        return [entry for pattern, entry in self._patterns if pattern.fullmatch(path)]
+        return [one for one in self.routes if one.pattern.fullmatch(path)]
 
 
 def of_workspace() -> list[GuardedRoute]:
@@ -104,7 +130,7 @@ def of_workspace() -> list[GuardedRoute]:
 def of_writers(routes: Iterable[Mounted]) -> list[GuardedRoute]:
     """Returns the entries of routes that programs call which record into a workspace."""
     return [
-        GuardedRoute(one.path, method, "writer", is_of_records=True)
+        GuardedRoute(PREFIX + one.path, method, "writer", is_of_records=True)
         for one in routes
         for method in sorted(one.methods or ())
         if method != "HEAD"

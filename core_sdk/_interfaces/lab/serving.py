@@ -4,72 +4,88 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import resource
+import signal
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import uvicorn
 
 from core_sdk._interfaces.lab.door import Door
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.routes import WriterRoutes
+from core_sdk._interfaces.lab.site import Site, parse_listen, plan_site
 from core_sdk._interfaces.server.connections import protocol_of_a_server
 from core_sdk._interfaces.server.pages import read_page
-from core_sdk._interfaces.server.serving import LOOPBACK_NAMES, is_loopback, listen
+from core_sdk._interfaces.server.serving import listen
+
+logger = logging.getLogger("core_sdk.server")
 
 MOST_CONNECTIONS = 4096
 _GRACE_S = 10
 """How long requests may take that are being answered when the server is told to end."""
+_PAGE = Path(__file__).with_name("page")
 
 
 @dataclass(frozen=True)
-class Listening:
-    """Where a lab's server listens."""
+class Exposure:
+    """Where a lab's server listens, and what stands in front of it."""
 
-    host: str
-    port: int
-
-    @property
-    def hosts(self) -> list[str]:
-        """The names in `Host` under which it is reached without a proxy."""
-        return [f"{name}:{self.port}" for name in (*LOOPBACK_NAMES, _shown(self.host))]
-
-    @property
-    def url(self) -> str:
-        return f"http://{_shown(self.host)}:{self.port}/"
+    listen_at: str = "127.0.0.1:8700"
+    url: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    proxies: Sequence[str] = ()
+    person_header: str = ""
 
 
-def parse_listen(text: str) -> tuple[str, int]:
-    """Returns the host and the port of HOST:PORT. Raises `ValueError`."""
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8700")
-    return host, int(port)
+PLAIN = Exposure()
 
 
 def serve_lab(
     lab: Lab,
-    listen_at: str,
+    exposure: Exposure,
     *,
     writer_routes: WriterRoutes | None = None,
-    on_listening: Callable[[Listening], None],
+    on_listening: Callable[[Site], None],
 ) -> None:
-    """Serves the lab, and blocks until Ctrl-C or SIGTERM. Raises `ValueError` or `CoreSDKError`."""
-    host, port = parse_listen(listen_at)
-    if not is_loopback(host):
-        raise ValueError(f"at {host} other machines would read what is sent: tokens and records are not encrypted")
+    """Serves the lab, and blocks until Ctrl-C or SIGTERM. SIGHUP reads the certificate again.
+
+    Raises `ValueError` for an exposure that would be unsafe, `CoreSDKError` or `OSError`.
+    """
+    host, port = parse_listen(exposure.listen_at)
+    if (exposure.certificate is None) != (exposure.key is None):
+        raise ValueError("a certificate and its key belong together: --certificate FILE --key FILE")
+
+    def site_at(port: int) -> Site:
+        return plan_site(
+            host,
+            port,
+            url=exposure.url,
+            has_tls=exposure.certificate is not None,
+            proxies=exposure.proxies,
+            person_header=exposure.person_header,
+        )
+
+    site_at(port)  # what is unsafe is refused before anything listens
+    _allow_many_connections()
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(each) for each in listen(host, port)]
-        listening = Listening(host, sockets[0].getsockname()[1])
-        door = Door(lab, read_page(), listening.hosts, writer_routes)
+        site = site_at(sockets[0].getsockname()[1])
+        door = Door(lab, site, read_page(), read_page(_PAGE), writer_routes)
         stack.callback(door.workspaces.close)
-        server = make_lab_server(door, lambda: on_listening(listening))
+        server = make_lab_server(door, exposure, lambda: on_listening(site))
         with contextlib.suppress(KeyboardInterrupt):  # the server ends well, and raises it again
             server.run(sockets=sockets)
 
 
-def make_lab_server(door: Door, on_started: Callable[[], None] = lambda: None) -> uvicorn.Server:
+def make_lab_server(
+    door: Door, exposure: Exposure = PLAIN, on_started: Callable[[], None] = lambda: None
+) -> uvicorn.Server:
     config = uvicorn.Config(
         door,
         log_level="warning",
@@ -82,6 +98,8 @@ def make_lab_server(door: Door, on_started: Callable[[], None] = lambda: None) -
         http=protocol_of_a_server(),
         loop="asyncio",
         lifespan="off",
+        ssl_certfile=exposure.certificate,
+        ssl_keyfile=exposure.key,
     )
     return _LabServer(config, door, on_started)
 
@@ -96,6 +114,9 @@ class _LabServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._watching = asyncio.create_task(self._door.watch())
+        if self.config.ssl is not None:
+            with contextlib.suppress(ValueError, RuntimeError):  # signals are for the main thread
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._read_certificate)
         self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -103,7 +124,21 @@ class _LabServer(uvicorn.Server):
         await super().shutdown(sockets)
         if self._watching is not None:
             self._watching.cancel()
+        self._door.write_last_uses()
+
+    def _read_certificate(self) -> None:
+        """Takes a renewed certificate for the connections that come; those that are open keep theirs."""
+        certificate, context = self.config.ssl_certfile, self.config.ssl
+        try:
+            if context is not None and certificate is not None:
+                context.load_cert_chain(certificate, self.config.ssl_keyfile)
+        except (OSError, ssl.SSLError) as error:
+            logger.error("the certificate cannot be read, and the one before stays: %s", error)
 
 
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def _allow_many_connections() -> None:
+    """Lets this process have as many open files as the system allows it; each connection is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * MOST_CONNECTIONS if most == resource.RLIM_INFINITY else min(most, 2 * MOST_CONNECTIONS)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))

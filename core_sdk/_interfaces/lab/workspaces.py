@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 
 from starlette.concurrency import run_in_threadpool
+from starlette.routing import Mount, Router
 from starlette.routing import Route as Mounted
-from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.routes import WriterRoutes
-from core_sdk._interfaces.server.app import App
+from core_sdk._interfaces.server.app import PREFIX, App
 from core_sdk._interfaces.server.security import PassedGate
 from core_sdk._interfaces.server.shared_view import SharedView
 
@@ -25,7 +25,7 @@ class OpenWorkspace:
     def __init__(self, shared: SharedView, writer_routes: Sequence[Mounted]) -> None:
         self.shared = shared
         self.app = App(shared, PassedGate(), {}, MOST_STREAMS)
-        self.writers: ASGIApp = Router(writer_routes, redirect_slashes=False)
+        self.writers: ASGIApp = Router([Mount(PREFIX, routes=writer_routes)], redirect_slashes=False)
 
 
 class Workspaces:

@@ -108,7 +108,7 @@ class App:
         if "query" in route.hints:
             arguments["query"] = convert(_query(request, route), route.query, strict=False)
         if "body" in route.hints:
-            arguments["body"] = json_decoder(route.hints["body"])(await _body(request) or b"{}")
+            arguments["body"] = json_decoder(route.hints["body"])(await read_json(request) or b"{}")
         try:
             answer = await run_in_threadpool(route.ask, self._shared, **arguments)
         except Exception as error:
@@ -167,7 +167,8 @@ def _query(request: Request, route: Route) -> dict[str, Any]:
     return {name: values if name in lists else values[0] for name, values in given.items()}
 
 
-async def _body(request: Request) -> bytes:
+async def read_json(request: Request) -> bytes:
+    """Returns the body of a request. Raises `RequestError` if it is too large, or not said to be JSON."""
     if (request.headers.get("content-type") or "").partition(";")[0].strip() != "application/json":
         raise RequestError(415, "not_json", "the body must be JSON", "Send Content-Type: application/json.")
     content = bytearray()

@@ -119,7 +119,7 @@ class TokenGate:
             # The browser asks for the script of a worker that somebody else has left at this address, which ends it.
             clear = {"clear-site-data": '"storage"'}
             raise RequestError(403, "no_service_worker", "the page has no service worker", headers=clear)
-        host = _only(headers, "host")
+        host = only(headers, "host")
         if host is None or host.lower() not in self._allowed:
             raise RequestError(
                 403,
@@ -140,19 +140,19 @@ class TokenGate:
                 "this needs the token of the server",
                 "Open the address that `core-sdk ui` has printed; it ends with the token. Each start has another one.",
             )
-        if method not in ("GET", "HEAD") and _only(headers, ACTION_HEADER) != "1":
+        if method not in ("GET", "HEAD") and only(headers, ACTION_HEADER) != "1":
             raise RequestError(403, "no_action_header", f"{method} needs the header X-Core-SDK-Action: 1")
 
     def is_known(self, headers: Headers) -> bool:
         """Returns whether the request brings the token, or the session key that the page got for it."""
-        kind, _, given = (_only(headers, "authorization") or "").partition(" ")
+        kind, _, given = (only(headers, "authorization") or "").partition(" ")
         found = given.strip().encode(errors="surrogateescape")
         is_token = hmac.compare_digest(found, self._token) | hmac.compare_digest(found, self.session_key.encode())
         return kind.lower() == "bearer" and is_token
 
     def has_own_name(self, headers: Headers) -> bool:
         """Returns whether the request uses the server's own name, which is known only from its address."""
-        return _only(headers, "host") in self._own
+        return only(headers, "host") in self._own
 
     def ticket(self) -> str:
         """Returns a ticket, which for a short time replaces the token in the address of a file that a browser saves."""
@@ -175,7 +175,7 @@ def _as_sent(hosts: Iterable[str], port: int) -> set[str]:
     }
 
 
-def _only(headers: Headers, name: str) -> str | None:
+def only(headers: Headers, name: str) -> str | None:
     """Returns the header's value, or None unless it comes exactly once."""
     found = headers.getlist(name)
     return found[0] if len(found) == 1 else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,12 +17,22 @@ from interfaces.server.visitor import PAGE, Answer, request
 from core_sdk._interfaces.lab.door import Door
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.people import People
+from core_sdk._interfaces.lab.site import Site
+from core_sdk._interfaces.server.pages import PageFile
 
-HOST = "lab.example:8700"
+HOST = "lab.example"
+PROXY = "10.0.0.7"
+SITE = Site(
+    f"https://{HOST}",
+    frozenset([HOST]),
+    proxies=(ipaddress.ip_network("10.0.0.0/24"),),
+    person_header="x-forwarded-user",
+)
+LAB_PAGE = {"/": PageFile(b"<!doctype html><title>lab</title>", "text/html; charset=utf-8", '"3"')}
 DAY_S = 86400.0
 NOBODIES = ("nobody", "expired", "revoked")
-ASKERS = (*NOBODIES, "reader", "writer", "owner", "stranger", "link")
-"""A stranger owns another workspace, and the link opens trial 1 of this one."""
+ASKERS = (*NOBODIES, "reader", "writer", "owner", "stranger", "link", "invited", "prometheus")
+"""A stranger owns another workspace, the link opens trial 1 of this one, and the invited one has not come yet."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,7 @@ class Asked:
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    client: str = "127.0.0.1"
 
 
 class LabVisitor:
@@ -54,13 +67,21 @@ class LabVisitor:
         people.revoke(revoked.id)
         self.secrets["expired"], expired = people.issue("token", "owner", DAY_S, workspace="vision")
         people.change(lambda before: _expired(before, expired.id))
-        self.door = Door(self.lab, PAGE, [HOST])
+        self.secrets["invited"] = people.issue("invitation", "guest", DAY_S, workspace="vision", role="owner")[0]
+        self.secrets["prometheus"] = people.issue("metrics", "owner", DAY_S)[0]
+        self.door = Door(self.lab, SITE, PAGE, LAB_PAGE)
 
     def token(self, workspace: str, person: str) -> str:
         return self.lab.people.issue("token", person, DAY_S, workspace=workspace)[0]
 
-    def ask(self, asker: str, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
-        return self.ask_all([Asked(asker, method, path, headers, body)])[0]
+    def ask(
+        self, asker: str, method: str, path: str, body: bytes = b"", client: str = "127.0.0.1", **headers: str
+    ) -> Answer:
+        return self.ask_all([Asked(asker, method, path, headers, body, client)])[0]
+
+    def act(self, asker: str, path: str, **body: object) -> Answer:
+        headers = {"x_core_sdk_action": "1", "content_type": "application/json"}
+        return self.ask(asker, "POST", path, msgspec.json.encode(body), **headers)
 
     def ask_all(self, asked: Iterable[Asked]) -> list[Answer]:
         """`_` in the name of a header stands for `-`."""
@@ -68,13 +89,15 @@ class LabVisitor:
         async def ask_them() -> list[Answer]:
             return [await self._request(one) for one in asked]
 
-        return asyncio.run(ask_them())
+        # In a thread of its own: this one has a loop that runs once a browser was steered from it.
+        with ThreadPoolExecutor(1) as executor:
+            return executor.submit(lambda: asyncio.run(ask_them())).result()
 
     async def _request(self, one: Asked) -> Answer:
         secret = self.secrets.get(one.asker)
         named = {"host": HOST} | ({"authorization": f"Bearer {secret}"} if secret else {}) | dict(one.headers)
         raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
-        return await request(self.door, one.method, one.path, raw, one.body)
+        return await request(self.door, one.method, one.path, raw, one.body, one.client)
 
     def close(self) -> None:
         self.door.workspaces.close()

@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import re
 
-from interfaces.lab.lab_visitor import ASKERS, NOBODIES, Asked, LabVisitor
+import pytest
+from interfaces.lab.lab_visitor import ASKERS, LAB_PAGE, NOBODIES, Asked, LabVisitor
 from interfaces.server.visitor import PAGE
 
 from core_sdk._interfaces.lab.routes import LINKED, NOT_IN_A_LAB, GuardedRoute
@@ -14,57 +15,66 @@ from core_sdk._interfaces.server.route import Action
 from core_sdk._interfaces.server.routes.table import ROUTES
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"]
-REFUSALS = ("no_token", "no_such_workspace", "not_allowed")
+STATUS = {"no_token": 401, "no_such_workspace": 404, "not_allowed": 403, "not_in_a_lab": 403}
+REFUSALS = tuple(STATUS)
 IDS = {"trial_id": "1", "experiment_id": "1", "storage_id": "c1", "model_id": "1", "version": "1", "file_name": "x.png"}
+IDS |= {"credential_id": "0123456789"}
 READERS_POSTS = {"/api/v1/markdown"}
 """All that a reader may call which is not a GET: it changes nothing."""
 
 
-def address_of(entry: GuardedRoute, *, trial_id: int = 1) -> str:
+def address_of(route: GuardedRoute, *, trial_id: int = 1, root: str = "/w/vision") -> str:
     ids = IDS | {"trial_id": str(trial_id)}
-    return "/w/vision" + re.sub(r"{(\w+)}", lambda found: ids[found[1]], entry.path)
+    return root + re.sub(r"{(\w+)}", lambda found: ids[found[1]], route.path)
 
 
-def is_allowed(asker: str, entry: GuardedRoute) -> bool:
-    """Says it again, in other words than the door's."""
-    path = entry.path.removeprefix("/api/v1")
-    is_session = path in ("/session", "/ticket")
-    changes = entry.method != "GET" and entry.path not in READERS_POSTS
-    match asker:
-        case "reader":
-            return not changes
-        case "writer" | "owner":
-            return True
-        case "link":
-            return is_session or (entry.method == "GET" and path in LINKED)
-        case _:
-            return False
+def wanted(asker: str, route: GuardedRoute, *, is_of_lab: bool) -> str:
+    """Returns the reason for which the asker is refused, or nothing. It says it again, in other words than the door."""
+    path = route.path.removeprefix("/api/v1")
+    if (path, route.method) in {("/health", "GET"), ("/session", "POST")}:
+        return ""
+    if asker in (*NOBODIES, "invited"):
+        return "no_token"
+    if is_of_lab:
+        is_metrics = path == "/metrics"
+        return "" if (asker != "link" and is_metrics == (asker == "prometheus")) else "not_allowed"
+    if asker in ("stranger", "prometheus"):
+        return "no_such_workspace"
+    if path in NOT_IN_A_LAB:
+        return "not_in_a_lab"
+    if asker == "link":
+        is_its_own = path in ("/session", "/ticket") or (route.method == "GET" and path in LINKED)
+        return "" if is_its_own else "not_allowed"
+    is_for_owners = path.startswith("/people")
+    is_for_writers = path.startswith("/links") or (route.method != "GET" and route.path not in READERS_POSTS)
+    least = 2 if is_for_owners else 1 if is_for_writers else 0
+    return "" if ("reader", "writer", "owner").index(asker) >= least else "not_allowed"
 
 
-def test_each_route_is_open_to_those_whose_role_allows_it_and_to_nobody_else(lab: LabVisitor) -> None:
+@pytest.mark.parametrize("is_of_lab", [False, True], ids=["workspace", "lab"])
+def test_each_route_is_open_to_those_whose_role_allows_it_and_to_nobody_else(lab: LabVisitor, is_of_lab: bool) -> None:
     """Every route with every method refuses everybody whose role does not allow it."""
     lab.ask("owner", "GET", "/w/vision/api/v1/home")
     asyncio.run(lab.door.workspaces.end())  # streams of events end as soon as they have begun
-    entries = lab.door.of_workspaces.entries
-    cases = list(itertools.product(ASKERS, METHODS, entries))
+    table, root = (lab.door.of_lab, "") if is_of_lab else (lab.door.of_workspaces, "/w/vision")
+    cases = list(itertools.product(ASKERS, METHODS, table.routes))
 
-    answers = lab.ask_all(Asked(asker, method, address_of(entry)) for asker, method, entry in cases)
+    answers = lab.ask_all(Asked(asker, method, address_of(route, root=root)) for asker, method, route in cases)
 
-    for (asker, method, entry), answer in zip(cases, answers, strict=True):
-        case = asker, method, entry.path, answer.status, answer.content[:200]
-        is_there = method == entry.method or (method, entry.method) == ("HEAD", "GET")
+    for (asker, method, route), answer in zip(cases, answers, strict=True):
+        case = asker, method, route.path, answer.status, answer.content[:200]
         problem = answer.problem if answer.status >= 400 else ""
-        if asker in NOBODIES:
+        fitting = [
+            one for one in table.routes if one.path == route.path and one.method == method.replace("HEAD", "GET")
+        ]
+        refused = wanted(asker, (fitting or [route])[0], is_of_lab=is_of_lab)
+        if not fitting and asker in (*NOBODIES, "invited"):
             assert (answer.status, problem) == (401, "no_token"), case
-        elif asker == "stranger":
-            assert (answer.status, problem) == (404, "no_such_workspace"), case
-        elif entry.path.removeprefix("/api/v1") in NOT_IN_A_LAB:
-            assert (answer.status, problem) == (403, "not_in_a_lab"), case
-        elif not is_allowed(asker, entry):
-            assert (answer.status, problem) == (403, "not_allowed"), case
-        elif not is_there:
-            assert answer.status == 405, case
-        elif entry.method == "GET":
+        elif not fitting:
+            assert answer.status == 405 or problem in REFUSALS, case
+        elif refused:
+            assert (answer.status, problem) == (STATUS[refused], refused), case
+        elif method in ("GET", "HEAD"):
             assert problem not in REFUSALS, case
             assert answer.status in (200, 400, 404, 409), case
         else:
@@ -73,10 +83,11 @@ def test_each_route_is_open_to_those_whose_role_allows_it_and_to_nobody_else(lab
 
 def test_all_routes_of_the_application_are_in_the_table(lab: LabVisitor) -> None:
     """The table names each route of a workspace's application, and what a reader may call there."""
-    entries = {(one.path, one.method): one for one in lab.door.of_workspaces.entries}
+    entries = {(one.path, one.method): one for one in lab.door.of_workspaces.routes}
 
     assert {(f"/api/v1{one.path}", one.method) for one in ROUTES} <= entries.keys()
-    assert {one.path for one in entries.values() if one.method == "POST" and one.need == "reader"} == READERS_POSTS
+    of_readers = {one.path for one in entries.values() if one.method != "GET" and one.need == "reader"}
+    assert of_readers == READERS_POSTS
     assert {entries[f"/api/v1{one.path}", "POST"].need for one in ROUTES if isinstance(one, Action)} == {
         "writer",
         "another_server",
@@ -89,7 +100,6 @@ def test_all_routes_of_the_application_are_in_the_table(lab: LabVisitor) -> None
 def test_what_is_in_no_table_is_not_answered(lab: LabVisitor) -> None:
     """An address without a route is refused to nobody as all are, and is not found by members."""
     paths = [
-        "/",
         "/w",
         "/w/",
         "/api/v1/home",
@@ -105,7 +115,7 @@ def test_what_is_in_no_table_is_not_answered(lab: LabVisitor) -> None:
 
 def test_a_link_opens_its_own_trial_only(lab: LabVisitor) -> None:
     """A link to trial 1 answers nothing about another trial, nor in another workspace."""
-    of_trials = [one for one in lab.door.of_workspaces.entries if one.is_of_one_trial]
+    of_trials = [one for one in lab.door.of_workspaces.routes if one.is_of_one_trial]
 
     own = [lab.ask("link", "GET", address_of(one)).status for one in of_trials]
     others = [
@@ -136,6 +146,8 @@ def test_the_page_and_the_health_need_nobody(lab: LabVisitor) -> None:
 
     assert found == {path: file.content for path, file in PAGE.items()}
     assert lab.ask("nobody", "GET", "/w/missing/main.js").status == 200
+    assert lab.ask("nobody", "GET", "/").content == LAB_PAGE["/"].content
+    assert lab.ask("nobody", "GET", "/main.js").content == PAGE["/main.js"].content
     assert lab.ask("nobody", "GET", "/health", host="10.0.0.1").json == {"status": "ok"}
 
 

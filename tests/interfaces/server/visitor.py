@@ -98,7 +98,9 @@ def target_of(path: str, **query: object) -> str:
     return f"/api/v1{path}" + (f"?{pairs}" if pairs else "")
 
 
-async def request(app: ASGIApp, method: str, target: str, headers: RawHeaders, body: bytes) -> Answer:
+async def request(
+    app: ASGIApp, method: str, target: str, headers: RawHeaders, body: bytes, client: str = "127.0.0.1"
+) -> Answer:
     path, _, query = target.partition("?")
     scope = {
         "type": "http",
@@ -111,7 +113,7 @@ async def request(app: ASGIApp, method: str, target: str, headers: RawHeaders, b
         "query_string": query.encode("latin-1", "replace"),
         "headers": list(headers),
         "server": ("127.0.0.1", PORT),
-        "client": ("127.0.0.1", 1),
+        "client": (client, 1),
     }
     sent: list[MutableMapping[str, Any]] = []
     parts = [{"type": "http.request", "body": body, "more_body": False}]

@@ -1,25 +1,33 @@
 /**
- * The token of the server. The address that opens the page has it behind `#`; afterwards it is in no address and no
- * cookie, and this tab keeps a key in its place that ends with the server.
+ * The token of the server. The address that opens the page has it behind `#`; afterwards it is in no address, and this
+ * tab keeps a key in its place that ends with the server, or with the token. At a lab's address, a tab without a key
+ * asks with the cookie of whoever has signed in, which no script can read.
  */
 
 const NAME = "core-sdk.key";
+/** A lab has a page for each workspace at one address: the key of one is none for another. */
+const PLACE = `${NAME}${location.pathname}`;
 const PATIENCE_MS = 300;
 
 let key = "";
-/** The other tabs of this server: one that was opened by a link of the page has nothing in its address. */
-const tabs = new BroadcastChannel(NAME);
+/** The other tabs of this page: one that was opened by a link of the page has nothing in its address. */
+const tabs = new BroadcastChannel(PLACE);
 tabs.addEventListener("message", ({ data }) => {
   if (data === "" && key !== "") tabs.postMessage(key);
 });
 
 /** Looks for the token in the address, in this tab and in others. The page asks nothing before. */
 export async function findToken() {
-  const token = /^#token=(\w+)$/.exec(location.hash)?.[1];
-  if (token) history.replaceState(null, "", location.pathname);
-  key = (token && (await keyFor(token))) || kept() || (await ofAnotherTab());
+  const [, token, place = ""] = /^#token=(\w+)(\/[\w/]*)?$/.exec(location.hash) ?? [];
+  if (token) history.replaceState(null, "", location.pathname + (place && `#${place}`));
+  keepKey((token && (await keyFor(token))) || kept(PLACE) || kept(`${NAME}/`) || (await ofAnotherTab()));
+}
+
+/** Lets this tab ask with this key, also after a reload. @param {string} found */
+export function keepKey(found) {
+  key = found;
   try {
-    sessionStorage.setItem(NAME, key);
+    sessionStorage.setItem(PLACE, key);
   } catch {
     // Storage that is switched off: a reload needs the address again.
   }
@@ -27,7 +35,7 @@ export async function findToken() {
 
 /** Asks the server, as `fetch` does, as somebody who has the token, also for what was read so far. @param {string} url @param {RequestInit} [options] */
 export function ask(url, options = {}) {
-  return fetch(url, { ...options, headers: { ...options.headers, Authorization: `Bearer ${key}`, "X-Core-SDK-Parts": "1" } });
+  return fetch(url, { ...options, headers: { ...options.headers, ...(key && { Authorization: `Bearer ${key}` }), "X-Core-SDK-Parts": "1" } });
 }
 
 async function keyFor(/** @type {string} */ token) {
@@ -39,9 +47,9 @@ async function keyFor(/** @type {string} */ token) {
   }
 }
 
-function kept() {
+function kept(/** @type {string} */ name) {
   try {
-    return sessionStorage.getItem(NAME) ?? "";
+    return sessionStorage.getItem(name) ?? "";
   } catch {
     return "";
   }
