@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder with model.onnx and encoding.json")
     parser.add_argument("--contender", action="append", choices=CONTENDERS, help="default: ours and Optuna's")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--tasks", type=int, default=len(TASKS), help="how many of the tasks")
     parser.add_argument("--results", type=Path, help="a JSON file to read and extend")
     options = parser.parse_args()
@@ -48,7 +49,7 @@ def main() -> None:
     surrogate = Surrogate(options.data)
     spans = {task: surrogate.span(task) for task in TASKS[: options.tasks]}
     seconds = dict.fromkeys(chosen, 0.0)
-    for seed in range(options.seeds):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         for name in chosen:
             started = time.process_time()
             of_contender = runs.setdefault(name, {})

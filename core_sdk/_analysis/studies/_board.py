@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core_sdk._analysis.studies._alarms import alarms, study_alarms
+from core_sdk._execution.studies import host_of_wait
 from core_sdk._ground.records import SearcherMetric, StudyRecord, format_number
 from core_sdk._home import Home, View
 from core_sdk._home.finding.noise import CONFIDENCE, Mark
@@ -67,6 +68,8 @@ class BoardLine:
     """The share of its trials' work that is done, by what they say or by the steps of its parent, while it runs."""
     remaining_s: float | None
     """The time until those of its trials have ended that run now, by their pace and the study's budget."""
+    waits_on: str
+    """The name of the machine for whose slots one of its trials waits; empty if none does."""
     created: float
     """The time at which its first trial was made, in seconds since the Unix epoch."""
     ended: float | None
@@ -196,11 +199,14 @@ def _by_weight(board: Board) -> Iterable[int]:
 def read_line_of(home: Home, view: View, study: StudyRecord, tries: Tries, one: Try) -> BoardLine:
     """Reads the line of a try with its alarms, and compared at the same step while it runs."""
     running = None if one.has_ended else read_running(view, tries, one, study.budget_s)
-    return board_line(tries, one, alarms(home, view, tries, one), running)
+    waits_on = "" if one.has_ended else host_of_wait(home, (each.trial_id for each in one.trials))
+    return board_line(tries, one, alarms(home, view, tries, one), running, waits_on)
 
 
-def board_line(tries: Tries, one: Try, alarms_of_it: Sequence[str] = (), running: Running | None = None) -> BoardLine:
-    """Returns the line of a try. `running` is how far one has come that has not ended."""
+def board_line(
+    tries: Tries, one: Try, alarms_of_it: Sequence[str] = (), running: Running | None = None, waits_on: str = ""
+) -> BoardLine:
+    """Returns the line of a try. `running` is how far one has come that has not ended, `waits_on` where it waits."""
     row = one.row
     if running is None:
         sample, found = one.sample, tries.to_parent(one)
@@ -227,6 +233,7 @@ def board_line(tries: Tries, one: Try, alarms_of_it: Sequence[str] = (), running
         at_step=None if running is None else running.step,
         progress=None if running is None else running.progress,
         remaining_s=None if running is None else running.remaining_s,
+        waits_on=waits_on,
         created=row.created,
         ended=_ended(one),
         alarms=list(alarms_of_it),
@@ -264,7 +271,8 @@ def _told(one: BoardLine, is_best: bool) -> str:
 
 def state_text(one: BoardLine) -> str:
     """Returns the state of a try, with its progress and the time that is left, or with the reason."""
-    progress = "" if one.progress is None else f" {one.progress:.0%}"
+    progress = f" on {_cut(one.waits_on, 30)}" if one.state == "queued" and one.waits_on else ""
+    progress += "" if one.progress is None else f" {one.progress:.0%}"
     progress += "" if one.remaining_s is None else f", {_duration(one.remaining_s)} left"
     return f"{one.state}{progress}" + (f" ({_cut(_in_few_words(one.reason), 40)})" if one.reason else "")
 

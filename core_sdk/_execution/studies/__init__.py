@@ -7,6 +7,7 @@ tries, or the one that serves, is killed.
 The verbs stand here once. Command line, client and the tools of agents only call them.
 """
 
+from core_sdk._execution.studies._line import host_of_wait
 from core_sdk._execution.studies._restoring import check_out
 from core_sdk._execution.studies._serving import ensure_served
 from core_sdk._execution.studies._trying import AlreadyTried, TryRequest, begin_try

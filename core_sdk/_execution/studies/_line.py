@@ -67,6 +67,12 @@ def find_in_line(home: Home, trial_id: int) -> TrialInLine | None:
     return None
 
 
+def host_of_wait(home: Home, trial_ids: Iterable[int]) -> str:
+    """Returns the machine for whose slots the first of these trials waits that does wait; empty if none does."""
+    found = (find_in_line(home, trial_id) for trial_id in trial_ids)
+    return next((each.host for each in found if each is not None and not each.is_started), "")
+
+
 def read_line(home: Home) -> list[TrialInLine]:
     """Returns those that wait or run on this machine, in the order of their trials."""
     ids = sorted(int(path.stem) for path in line_directory(home).glob("*.json") if path.stem.isdecimal())

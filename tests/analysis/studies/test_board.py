@@ -14,6 +14,7 @@ from core_sdk._analysis.studies._board import (
     board_text,
     difference_text,
     num_lucky,
+    state_text,
     value_text,
 )
 from core_sdk._ground.records import CodeRecord
@@ -127,3 +128,13 @@ def test_a_reason_is_told_in_few_words() -> None:
     tries = study(trials_of_try(1, [0.8, 0.81]), trials_of_try(3, [0.5], parent=1, state="PAUSED", reason=reason))
 
     assert board_text(board_of(tries)).endswith("3  n=0  0.5  stopped (behind its parent 1 at step 7)")
+
+
+def test_a_try_that_waits_names_the_machine_of_its_slots() -> None:
+    """Several machines may share a home, and each runs the tries that were begun on it."""
+    tries = study(trials_of_try(1, [None], hypothesis="wider", state="QUEUED"))
+    (one,) = tries.by_id.values()
+
+    told = [state_text(board_line(tries, one, waits_on=host)) for host in ("gpu7", "")]
+
+    assert told == ["queued on gpu7", "queued"]

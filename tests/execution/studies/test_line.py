@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from core_sdk._execution.studies._line import TrialInLine, next_in_turn
+from pathlib import Path
+
+from core_sdk._execution.studies._line import TrialInLine, host_of_wait, next_in_turn, write_waiting
+from core_sdk._home import Home
 
 
 def waiting(trial_id: int, author: str, *, is_started: bool = False) -> TrialInLine:
@@ -35,3 +38,12 @@ def test_what_runs_counts() -> None:
 def test_nobody_is_next_in_an_empty_line() -> None:
     """Trials that run wait for nothing."""
     assert next_in_turn([waiting(1, "ann", is_started=True)]) is None
+
+
+def test_a_trial_that_waits_names_its_machine(tmp_path: Path) -> None:
+    """One that runs waits for none, and neither does one that is in no line."""
+    home = Home.create(tmp_path)
+    write_waiting(home, waiting(1, "ann", is_started=True))
+    write_waiting(home, waiting(2, "ann"))
+
+    assert [host_of_wait(home, trial_ids) for trial_ids in ([1, 2, 3], [1], [3], [])] == ["here", "", "", ""]
