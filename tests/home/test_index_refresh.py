@@ -47,6 +47,7 @@ from core_sdk._ground.records import (
 )
 from core_sdk._home import Home, TrialFolder
 from core_sdk._home.index import Index
+from core_sdk._home.index._database import database_lock
 
 _VALUES: list[int | float | str] = [0, -7, 2**63, 0.1, -0.0, 1e300, "NaN", "-Infinity"]
 
@@ -54,6 +55,7 @@ _REFRESH = """
     from pathlib import Path
     from core_sdk._home import Home
     from core_sdk._home.index import Index
+from core_sdk._home.index._database import database_lock
     import sys
 
     with Index(Home.open(Path(sys.argv[1]))) as index:
@@ -211,6 +213,17 @@ def test_what_has_not_changed_is_not_read_again(home: Home) -> None:
 
         assert (result.num_trials, result.num_points) == (1, 1)
         assert index.refresh().num_trials == 0
+
+
+def test_what_has_not_changed_needs_no_lock(home: Home) -> None:
+    """Another process that reads records of its own into the index keeps nobody waiting who needs none of them."""
+    record(folder := new_trial(home), report(1, loss=0.5))
+    age(folder)
+    with Index(home) as index:
+        index.refresh()
+
+        with database_lock(home.database):
+            assert index.refresh().num_trials == 0
 
 
 def test_a_change_within_one_tick_of_the_clock_is_seen(home: Home) -> None:

@@ -199,7 +199,7 @@ def _by_weight(board: Board) -> Iterable[int]:
 def read_line_of(home: Home, view: View, study: StudyRecord, tries: Tries, one: Try) -> BoardLine:
     """Reads the line of a try with its alarms, and compared at the same step while it runs."""
     running = None if one.has_ended else read_running(view, tries, one, study.budget_s)
-    waits_on = "" if one.has_ended else host_of_wait(home, (each.trial_id for each in one.trials))
+    waits_on = "" if one.has_ended else host_of_wait(home, (each.row.trial_id for each in one.trials))
     return board_line(tries, one, alarms(home, view, tries, one), running, waits_on)
 
 

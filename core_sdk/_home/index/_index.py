@@ -112,8 +112,22 @@ class Index(View):
         self._database.close()
 
     def refresh(self, *, only_open: bool = False) -> RefreshResult:
-        """Indexes what the journals gained. Blocks while another process does so, unless that is suspended."""
+        """Indexes what the journals gained. Blocks while another process does so, unless that is suspended.
+
+        Takes the lock of those who write only if there is something to write.
+        """
+        if self._is_up_to_date(only_open=only_open):
+            self._left_out = {}
+            return RefreshResult()
         return self._writing(partial(self._refresh, only_open=only_open))
+
+    def _is_up_to_date(self, *, only_open: bool) -> bool:
+        """Returns whether nothing has changed; False also for a database that cannot be read."""
+        try:
+            with self._database.connect() as connection:
+                return not _refresh.find_changes(connection, self.home, only_open=only_open)
+        except (UnusableError, SuspendedError, *_MAY_BE_DAMAGE):
+            return False
 
     def refresh_part(self, within_s: float) -> bool:
         self._unread = self._writing(partial(self._refresh, within_s=within_s, trial_ids=self._unread)).unread

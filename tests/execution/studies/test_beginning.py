@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from home.journals import new_trial
 
+from core_sdk._analysis.studies import read_board
 from core_sdk._analysis.studies._alarms import alarms
 from core_sdk._execution.studies import TryRequest, await_tries, begin_try
 from core_sdk._execution.studies._line import TrialInLine, read_line, this_host, write_waiting
@@ -82,6 +83,19 @@ def test_a_machine_runs_only_the_tries_that_were_begun_on_it(home: Home) -> None
 
     assert (read_line(home), folder.attempts()) == ([], [])
     assert (waited, waited_again) == ([], [1])
+
+
+def test_a_board_names_the_machine_of_a_try_that_waits(home: Home) -> None:
+    """A try that was begun on another machine waits for the slots of that one."""
+    folder = new_trial(home)
+    folder.write_record(msgspec.structs.replace(folder.read_record(), try_id=1, code=CodeRecord(sha256="a" * 64)))
+    folder.append_change(Settled(time=2e9, state="PAUSED", reason=WAITS_FOR_SLOTS, attempt=0))
+    write_waiting(home, TrialInLine(trial_id=1, host="gpu7", author="ann", num_slots=1))
+
+    with open_view(home) as view:
+        board = read_board(home, view, 1, STUDY)
+
+    assert [one.waits_on for one in board.tries] == ["gpu7"]
 
 
 def test_an_editable_package_of_the_code_is_imported_from_the_copy(
