@@ -64,6 +64,10 @@
     │   ├── StudyNotFoundError                a study, or the try of one
     │   └── NotRecordedError                  a metric, a group or an attempt
     ├── AlreadyTriedError                     something like it was tried, so that nothing was begun
+    ├── WorkspaceError                        a workspace on a server, to which records are sent
+    │   ├── WorkspaceUnreachableError
+    │   ├── WorkspaceRefusedError
+    │   └── UnknownWorkspaceError (ValueError)
     ├── ExperimentError                       a submitted experiment
     │   └── CodeDamagedError
     ├── TextChangedError                      notes or a description, which somebody else has changed
@@ -799,6 +803,44 @@ class AlreadyTriedError(CoreSDKError):
         """`try_id` is what was tried."""
         self.try_id = try_id
         super().__init__(told)
+
+
+class WorkspaceError(CoreSDKError):
+    """A workspace on a server does not do what it was asked. What was recorded stays in the own home."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(f"the workspace {url} {self._words(reason)}")
+
+    def _words(self, reason: str) -> str:
+        return f"has not taken what was sent: {reason}"
+
+
+class WorkspaceUnreachableError(WorkspaceError):
+    """The workspace cannot be reached now. It may be later."""
+
+    def _words(self, reason: str) -> str:
+        return f"cannot be reached: {reason}"
+
+
+class WorkspaceRefusedError(WorkspaceError):
+    """The workspace does not know the token, or its holder may not do this."""
+
+    def _words(self, reason: str) -> str:
+        return f"refuses this: {reason}. Log in again with `core-sdk login {self.url}`"
+
+
+class UnknownWorkspaceError(WorkspaceError, ValueError):
+    """A name that no login has."""
+
+    def __init__(self, name: str, known: Sequence[str] = ()) -> None:
+        self.known = list(known)
+        words = f"there are {', '.join(known)}" if known else "there is none"
+        super().__init__(name, f"{words}. `core-sdk login URL` adds one")
+
+    def _words(self, reason: str) -> str:
+        return f"is not known: of those that you have logged in to, {reason}"
 
 
 class ExperimentError(CoreSDKError):

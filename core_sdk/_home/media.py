@@ -43,9 +43,14 @@ def read_media(directory: Path, name: str) -> bytes:
 
 def check_media_name(name: str) -> str:
     """Returns the name of a file of media. Raises `UnsafePathError` for any other name."""
-    if _NAME.fullmatch(name) is None:
+    if not is_media_name(name):
         raise UnsafePathError("the name", name, "is none of a file of media")
     return name
+
+
+def is_media_name(name: str) -> bool:
+    """Returns whether a file of media can have this name."""
+    return _NAME.fullmatch(name) is not None
 
 
 def is_content_of(name: str, content: bytes | bytearray) -> bool:

@@ -32,6 +32,7 @@ from core_sdk._home.attempts.definition import Definition
 from core_sdk._home.attempts.jobs import noted_trial
 from core_sdk._home.history import read_history
 from core_sdk._home.journal import HeardJournal
+from core_sdk._home.pushes import have_pushed, workspace_address
 from core_sdk._home.storage import Storage, open_storage, storage_from_url
 from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together, open_home
@@ -87,6 +88,7 @@ def init(
     trial: int | str | None = None,
     guards: Sequence[Guard | Mapping[str, Any]] = (),
     writer: str | None = None,
+    workspace: str | None = None,
 ) -> Context:
     """Claims the attempt that this process executes, and returns its `Context`, to be entered with `with`.
 
@@ -142,6 +144,10 @@ def init(
     - `trial`: the id or the name of the trial that a writer reports about. Default: the variable CORE_SDK_TRIAL, else
       the trial whose script has started this one.
 
+    - `workspace`: the workspace on a server to which the records are sent as well, in the background, from a process of
+      its own: the name of a login, or an address. Nothing here waits for it, and a server that is away gets all of it
+      later; "" sends nothing. Default: the variable CORE_SDK_SERVER, else none.
+
     A trial that is resumed keeps the `hparams`, `data`, `max_length`, `seed` and `metric` of its first attempt, and its
     name, labels and notes, as somebody may have changed them since.
 
@@ -153,7 +159,8 @@ def init(
     Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
     `HomeTooNewError`, `AttemptClaimedError`, `TrialNotFoundError`; `AttemptError` for a run info that cannot be read or
     an earlier start of the job that still runs; `WriterRefusedError` if a living
-    process writes under the name, or the trial's script has not begun; a `StorageError` saying what is
+    process writes under the name, or the trial's script has not begun; `UnknownWorkspaceError` for the name of no
+    login; a `StorageError` saying what is
     wrong with the bucket, the credentials or the permissions, or `MissingDependencyError`; `ValueError` or `TypeError`
     for arguments that cannot be kept. An error on one rank fails `init()` on all.
     """
@@ -180,14 +187,14 @@ def init(
     )
     if is_writer:
         of_program = {"checkpoint_storage": checkpoint_storage, "guards": guards or None, **of_trial}
-        return init_writer(writer, trial, of_program, ranks, settings)
+        return init_writer(writer, trial, of_program, ranks, settings, workspace)
 
-    def check() -> tuple[Definition, ClusterInfo | None]:
+    def check() -> tuple[Definition, ClusterInfo | None, str]:
         parse_max_length(max_length)
         checked_guards(guards)
-        return Definition(**of_trial), run_info()
+        return Definition(**of_trial), run_info(), workspace_address(workspace) if ranks.is_chief else ""
 
-    definition, info = on_all_ranks(ranks, check)
+    definition, info, address = on_all_ranks(ranks, check)
     home = open_home(ranks, info)
     configured = _configured_storage(info) if checkpoint_storage is None else checkpoint_storage
     storage = on_all_ranks(ranks, lambda: _open_storage(configured, home, ranks))
@@ -197,6 +204,7 @@ def init(
     attempt = claim_together(home, info, definition, ranks)
     if ranks.is_chief:
         record_policy(attempt, configured)
+        have_pushed(attempt.folder, address)
     recorders: list[Service] = _recorders(attempt) if ranks.is_chief else []
     if (directory := signs_directory()) is not None:
         recorders.append(SignsOfLife(directory, ranks.rank))

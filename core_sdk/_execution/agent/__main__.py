@@ -44,6 +44,7 @@ from core_sdk._ground.records import ExitRecord, Settled
 from core_sdk._ground.typed_lines import from_line, to_line
 from core_sdk._home.attempts.ending import end_attempt, goes_back
 from core_sdk._home.folders import TrialFolder
+from core_sdk._home.pushes import keep_pushing
 from core_sdk._machine.processes import Guardian, RankProcesses, Traces, describe_marked, end_left, end_marked
 from core_sdk._machine.processes.output import Outlet
 from core_sdk._machine.slots import Ticket
@@ -214,6 +215,7 @@ class _AttemptCommand:
         while not self._has_ended.wait(_ALERTS_S):
             self._alerts.post()
             disks.post()
+            keep_pushing(self._folder)
 
     def _tell_stall(self, words: str) -> None:
         """Tells of ranks that stand still, and kills the command if that is wanted: it could not stop."""

@@ -31,6 +31,7 @@ from core_sdk._home.attempts.jobs import note_trial_of_job, trial_of_job
 from core_sdk._home.attempts.restarts import has_begun, next_info
 from core_sdk._home.attempts.run_info import names_trial
 from core_sdk._home.attempts.starting import AttemptStart, begin, resume
+from core_sdk._home.pushes import have_pushed, workspace_address
 from core_sdk._home.states import TRY_AGAIN
 from core_sdk.errors import JoinError
 
@@ -63,6 +64,7 @@ class DrivenTrial:
             # The signature lets `trial kill` end this program. It has none if a person types into it.
             self._lock.sign()
         _driven.append(folder.trial_id)
+        have_pushed(folder, workspace_address(None))
 
     @classmethod
     def begin(
@@ -79,7 +81,8 @@ class DrivenTrial:
         of its job has begun, or a new one in the experiment `name`, by default the name of the script.
 
         Raises `HomeNotWritableError`, `InvalidNameError`, `AttemptError` for a run info that cannot be used or if an
-        earlier start of the job still runs, or `JoinError` on each of several nodes that the trial has.
+        earlier start of the job still runs, `UnknownWorkspaceError` for a CORE_SDK_SERVER that is the name of no login,
+        or `JoinError` on each of several nodes that the trial has.
         """
         home = Home.create(Environment.read().home)
         told = run_info()

@@ -25,8 +25,10 @@
 | `CORE_SDK_FINGERPRINTS` | from `core-sdk check-resume` to a training: the file for digests of its state     |
 | `CORE_SDK_IMPORTS`  | from a master to the first trials of a search: the file for the names of what they import |
 | `CORE_SDK_WRITER`   | the name under which a script reports about a trial, next to its own program |
+| `CORE_SDK_TOKEN` | the token for that workspace, where nobody has logged in |
 | `CORE_SDK_TRIAL`    | the id or the name of that trial; default: the trial whose script has started this one |
 | `CORE_SDK_AUTHOR`   | the person or the agent that tries something; default: the name of the user      |
+| `CORE_SDK_SERVER` | the workspace on a server to which records are sent: its address, or the name of a login |
 | `CORE_SDK_SIGNS_DIR` | from an agent to the ranks of its node: where they give signs of life             |
 | `CORE_SDK_FIGURES_S` | the seconds between two samples of the machine's figures, or off; default: 15 |
 | `CORE_SDK_STALL_BOUNDS` | when a training is stalled: `FACTOR,LEAST_S,MOST_S`, or off; default: 10,60,3600 |
@@ -106,6 +108,7 @@ from core_sdk._ground.environment._settings import (
     Environment,
     LaunchSettings,
     StopNoticeSettings,
+    WorkspaceSettings,
     WriterSettings,
     author,
     disturbance,
@@ -116,6 +119,7 @@ from core_sdk._ground.environment._settings import (
     is_test_mode,
     is_usr1_stop,
     known_grace_s,
+    logins_path,
     max_media_bytes,
     signs_directory,
     slot_directory,

@@ -22,12 +22,14 @@ from core_sdk._ground.environment.names import (
     MAX_MEDIA_VARIABLE,
     QUIET_VARIABLE,
     RUN_INFO_VARIABLE,
+    SERVER_VARIABLE,
     SIGNS_VARIABLE,
     SLOTS_VARIABLE,
     STALL_VARIABLE,
     STOP_NOTICES_VARIABLE,
     STORAGE_DEADLINE_VARIABLE,
     TEST_MODE_VARIABLE,
+    TOKEN_VARIABLE,
     TRIAL_VARIABLE,
     WRITER_VARIABLE,
 )
@@ -68,6 +70,27 @@ class WriterSettings(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> WriterSettings:
         return cls(variables.get(WRITER_VARIABLE) or None, variables.get(TRIAL_VARIABLE) or None)
+
+
+@dataclass(frozen=True)
+class WorkspaceSettings:
+    """The workspace on a server in which this process works, and where the tokens for such workspaces are kept."""
+
+    server: str
+    """Its address, or the name of a login; empty if there is none."""
+    token: str = field(repr=False)
+    """The token for it; empty if it is kept by a login."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] = os.environ) -> WorkspaceSettings:
+        return cls(variables.get(SERVER_VARIABLE, ""), variables.get(TOKEN_VARIABLE, ""))
+
+
+def logins_path() -> Path:
+    """Returns the file that keeps this user's tokens for workspaces on servers."""
+    import platformdirs  # not for scripts
+
+    return Path(platformdirs.user_config_dir("core-sdk", appauthor=False)) / "workspaces.json"
 
 
 def writer_variables(name: str, trial: int | str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -49,24 +50,37 @@ class Receiver:
         if piece.is_whole or not is_growing(piece.name, self.trial_id, self.attempt):
             raise UnsafePathError("the name", piece.name, "is none of a file that a node brings")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return _append(path, piece)
+        return append(path, piece.offset, piece.content)
 
 
-def _append(path: Path, piece: Piece) -> int:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+def append(path: Path, offset: int, content: bytes) -> int:
+    """Writes what is new of these bytes of a file durably, and returns the present size of the file.
+
+    What would leave a gap is not written. After an `OSError`, nothing is written. Raises `OtherContentError` if the
+    file has other bytes there.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
     try:
         # Several attempts that begin on a node at once may bring the same leftovers of lost attempts.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         size = os.fstat(descriptor).st_size
-        content = piece.content[size - piece.offset :] if piece.offset <= size else b""
-        if not content:
+        known = content[: max(0, size - offset)]
+        if known and os.pread(descriptor, len(known), offset) != known:
+            raise OtherContentError(errno.ESTALE, "the file has other content", str(path))
+        new = content[size - offset :] if offset <= size else b""
+        if not new:
             return size
         try:
-            write_whole(descriptor, content)
+            write_whole(descriptor, new)
             os.fsync(descriptor)
         except OSError:
             os.ftruncate(descriptor, size)
             raise
-        return size + len(content)
+        return size + len(new)
     finally:
         os.close(descriptor)
+
+
+class OtherContentError(OSError):
+    """Bytes that are to be written to a file are other ones than it has."""

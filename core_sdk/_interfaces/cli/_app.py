@@ -87,6 +87,14 @@ class _Root(LazyGroup):
             "Write an experiment into one HTML file: its charts, trials and media, what mattered, and its "
             "configuration.",
         ),
+        "login": Lazy(
+            f"{_CLI}.workspace.commands:login",
+            "Keep your token for a workspace on a server, which `core-sdk push` and `init(workspace=…)` then use.",
+        ),
+        "push": Lazy(
+            f"{_CLI}.workspace.commands:push",
+            "Send trials to a workspace on a server: all of the home, or those that are named.",
+        ),
         "sql": Lazy(
             f"{_CLI}.exchange.commands:sql",
             "Ask a question in SQL over the tables experiments, trials, hparams, metrics and checkpoints.",

@@ -11,10 +11,12 @@ from core_sdk._ground.environment import WriterSettings, is_quiet, run_info
 from core_sdk._ground.files import file_url
 from core_sdk._ground.records import check_writer_name
 from core_sdk._home import Home
+from core_sdk._home.pushes import have_pushed, workspace_address
 from core_sdk._home.storage import storage_from_url
 from core_sdk.core._announcements import tell_of_writer
 from core_sdk.core._attempt import open_home
 from core_sdk.core._context import Context
+from core_sdk.core._ranks import on_all_ranks
 from core_sdk.core._settings import ProcessSettings
 from core_sdk.core._writer._claiming import claim_writer
 from core_sdk.core._writer._ledger import WriterLedger
@@ -28,6 +30,7 @@ def init_writer(
     of_trial: Mapping[str, Any],
     distributed: DistributedContext,
     settings: ProcessSettings,
+    workspace: str | None = None,
 ) -> Context:
     """Returns the Context of the writer that `init()` or the environment names. Collective.
 
@@ -46,11 +49,17 @@ def init_writer(
         if info is None or info.trial_or_none is None:
             raise ValueError(f"init(writer={name!r}) does not say which trial to write to: give trial=…")
         which = info.trial.trial_id
-    return open_writer(open_home(distributed, None), which, name, distributed, settings)
+    address = on_all_ranks(distributed, lambda: workspace_address(workspace) if distributed.is_chief else "")
+    return open_writer(open_home(distributed, None), which, name, distributed, settings, address)
 
 
 def open_writer(
-    home: Home, which: int | str, name: str, distributed: DistributedContext, settings: ProcessSettings | None = None
+    home: Home,
+    which: int | str,
+    name: str,
+    distributed: DistributedContext,
+    settings: ProcessSettings | None = None,
+    address: str = "",
 ) -> Context:
     """Returns the Context of a writer of a trial, which its id or its name tells. Collective."""
     check_writer_name(name)
@@ -58,6 +67,8 @@ def open_writer(
     if isinstance(which, int) and (left := home.folder(which)).path.is_dir():
         Context.close_left(left, name)
     attempt, journal = claim_writer(home, which, name, distributed)
+    if distributed.is_chief:
+        have_pushed(attempt.folder, address)
     storage = storage_from_url(file_url(home.checkpoints))
     if distributed.is_chief and run_info() is None and not is_quiet():
         tell_of_writer(attempt)

@@ -1,0 +1,1 @@
+"""Workspaces on servers: logging in, and sending records there."""

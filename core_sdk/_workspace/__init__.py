@@ -1,0 +1,16 @@
+"""Records in a workspace, which is a home on a lab's server: sent there by HTTP, whatever is down meanwhile.
+
+A training records into its own home, and knows nothing of this. A pusher reads that home as any reader does, and sends
+bytes of its files by trial, name, offset and checksum. The server writes and fsyncs them before it answers. The size of
+its file is the acknowledgement, as between a spool and a home: whatever is killed, the next pusher continues at that
+size.
+
+- `files`: which files of a trial are sent, and how.
+- `wire`: what both sides say to each other.
+- `numbering`: which trial of the workspace a trial of another home is. A copied home is told apart here.
+- `receiving`: writes what arrives into the workspace.
+- `routes`: its doors, for Starlette. They know nothing of people and tokens.
+- `connection`: the sending side of the doors.
+- `pushing`: sends the trials of a home, as they are now.
+- `following`: does so while they are recorded. Run as a module, this is the pusher of a home.
+"""

@@ -1,0 +1,86 @@
+"""The sending side of a workspace's doors, by HTTP. The one adapter of `requests` here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+import requests
+
+from core_sdk._ground.decoding import json_decoder
+from core_sdk._ground.version import __version__
+from core_sdk._workspace.wire import (
+    VERSION,
+    Allotted,
+    Announcement,
+    AskedCheckpoint,
+    CheckpointArrival,
+    PieceAnswers,
+    PieceHead,
+    framed,
+)
+from core_sdk.errors import WorkspaceError, WorkspaceRefusedError, WorkspaceUnreachableError
+
+T = TypeVar("T")
+
+_CONNECT_S, _ANSWER_S = 10.0, 120.0
+_FULL = 507
+_REFUSALS = (401, 403)
+
+
+class WorkspaceConnection:
+    """Asks one workspace. Its methods block, and raise `WorkspaceError`. Only one thread may use it."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self.url = url.rstrip("/")
+        self._session = requests.Session()
+        self._session.headers["User-Agent"] = f"core-sdk/{__version__}"
+        if token:
+            self._session.headers["Authorization"] = f"Bearer {token}"
+
+    def announce(self, told: Announcement) -> list[Allotted]:
+        return self._ask("push/trials", msgspec.json.encode(told), list[Allotted])
+
+    def send(self, pieces: Iterable[tuple[PieceHead, bytes]]) -> PieceAnswers:
+        """Sends pieces. If the disk there is full, the answers end early, and tell the problem."""
+        return self._ask("push/pieces", framed(pieces), PieceAnswers)
+
+    def checkpoint(self, asked: AskedCheckpoint) -> CheckpointArrival:
+        return self._ask("push/checkpoints", msgspec.json.encode(asked), CheckpointArrival)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def __enter__(self) -> WorkspaceConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, path: str, body: bytes, kind: type[T]) -> T:
+        try:
+            answer = self._session.post(
+                f"{self.url}/api/v1/{path}", data=body, timeout=(_CONNECT_S, _ANSWER_S), allow_redirects=False
+            )
+        except requests.RequestException as error:
+            raise WorkspaceUnreachableError(self.url, str(error)) from error
+        if answer.status_code in _REFUSALS:
+            raise WorkspaceRefusedError(self.url, _told(answer))
+        try:
+            if answer.status_code == 200 or (answer.status_code == _FULL and kind is PieceAnswers):
+                return json_decoder(kind)(answer.content)
+        except msgspec.MsgspecError as error:
+            raise WorkspaceError(self.url, f"its answer is not one of version {VERSION}: {error}") from error
+        if answer.status_code >= 500:
+            raise WorkspaceUnreachableError(self.url, f"{answer.status_code}: {_told(answer)}")
+        raise WorkspaceError(self.url, f"{answer.status_code}: {_told(answer)}")
+
+
+def _told(answer: requests.Response) -> str:
+    """Returns what an answer says in words, which may come from a proxy."""
+    try:
+        told = answer.json()
+        return str(told["error"]["message"] if "error" in told else told["problem"])
+    except (ValueError, LookupError, TypeError):
+        return answer.reason or "no reason was told"

@@ -1,0 +1,117 @@
+"""Sends trials while they are recorded, until they have ended and all of them is in their workspaces.
+
+A workspace that is away is asked again, after pauses that grow to five minutes, for as long as it takes. Meanwhile only
+the home's disk is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.environment import WorkspaceSettings
+from core_sdk._home.folders import Home
+from core_sdk._home.pushes import PushRecord, end_push, find_login, pusher_lock, wanted_pushes
+from core_sdk._workspace.connection import WorkspaceConnection
+from core_sdk._workspace.pushing import Pushed, Pusher
+from core_sdk.errors import CoreSDKError
+
+_EVERY_S = 1.0
+_LONGEST_PAUSE_S = 300.0
+
+
+def push_wanted(home_root: Path) -> None:
+    """Sends what the home wants to be sent, as long as there is something. Only one process at a time does."""
+    while wanted_pushes(home_root):
+        try:
+            lock = AliveLock(pusher_lock(home_root))
+        except (BlockingIOError, FileNotFoundError):
+            return
+        try:
+            Following(Home(home_root)).run(lambda: wanted_pushes(home_root), lambda record: end_push(home_root, record))
+        finally:
+            lock.release()
+        # What was named meanwhile has started a pusher that found the lock held.
+
+
+class Following:
+    """Sends trials to their workspaces. Only one thread may use it."""
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        with_checkpoints: bool = False,
+        every_s: float = _EVERY_S,
+        longest_pause_s: float = _LONGEST_PAUSE_S,
+    ) -> None:
+        self._home = home
+        self._with_checkpoints = with_checkpoints
+        self._every_s = every_s
+        self._longest_pause_s = longest_pause_s
+        self._lines: dict[str, _Line] = {}
+
+    def run(
+        self,
+        wanted: Callable[[], Sequence[PushRecord]],
+        done: Callable[[PushRecord], object],
+        tell: Callable[[str], None] = lambda problem: None,
+    ) -> None:
+        """Sends the trials that are `wanted`, and says which are `done`, until none is wanted."""
+        while records := wanted():
+            for workspace in {record.workspace for record in records}:
+                line = self._lines.get(workspace) or self._lines.setdefault(workspace, self._line(workspace))
+                if line.due <= time.monotonic():
+                    for record in self._push(line, [each for each in records if each.workspace == workspace], tell):
+                        done(record)
+            time.sleep(self._every_s)
+
+    def pushed(self) -> list[tuple[str, Pushed]]:
+        """Returns what was sent to each workspace."""
+        return [(workspace, line.pusher.pushed) for workspace, line in self._lines.items()]
+
+    def _push(self, line: _Line, records: Sequence[PushRecord], tell: Callable[[str], None]) -> list[PushRecord]:
+        """Sends what there is of these trials, and returns those that are over, of which this was all."""
+        # Asked before anything is read, so that all is read of a trial that is over.
+        over = [record for record in records if self._is_over(record.trial_id)]
+        try:
+            line.pusher.push([record.trial_id for record in records])
+        except (CoreSDKError, OSError) as error:
+            line.pause_s = min(self._longest_pause_s, 2 * line.pause_s or self._every_s)
+            # Many homes come back at once when a server does.
+            line.due = time.monotonic() + line.pause_s * random.uniform(0.7, 1.0)
+            if str(error) != line.problem:
+                tell(str(error))
+            line.problem = str(error)
+            return []
+        line.pause_s, line.problem = 0.0, ""
+        for record in over:
+            line.pusher.forget(record.trial_id)
+        return over
+
+    def _is_over(self, trial_id: int) -> bool:
+        folder = self._home.folder(trial_id)
+        with contextlib.suppress(OSError):
+            return folder.running_attempt() is None and not folder.living_writers()
+        return True  # it was deleted
+
+    def _line(self, workspace: str) -> _Line:
+        found = find_login(workspace, WorkspaceSettings.read())
+        connection = WorkspaceConnection(found.url, found.token)
+        return _Line(Pusher(self._home, connection, with_checkpoints=self._with_checkpoints))
+
+
+class _Line:
+    """The way to one workspace."""
+
+    def __init__(self, pusher: Pusher) -> None:
+        self.pusher = pusher
+        self.pause_s = 0.0
+        """The last pause, while the workspace is away."""
+        self.due = 0.0
+        """The time of `time.monotonic` from which on it is asked again."""
+        self.problem = ""

@@ -1,0 +1,91 @@
+"""The doors of a workspace for pushers, as routes of Starlette below its address.
+
+Whoever mounts them decides who may write there: nothing here knows people or tokens. An answer of 507 says that the
+disk is full, and how much was taken before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from core_sdk._ground.decoding import json_decoder
+from core_sdk._ground.files import explained, is_full
+from core_sdk._home.folders import Home
+from core_sdk._workspace.receiving import RecordReceiver
+from core_sdk._workspace.wire import (
+    MOST_BYTES,
+    MOST_TRIALS,
+    VERSION,
+    Announcement,
+    AskedCheckpoint,
+    DamagedRequestError,
+    PieceAnswers,
+    unframed,
+)
+from core_sdk.errors import CoreSDKError
+
+T = TypeVar("T")
+
+BAD_REQUEST, TOO_LARGE, TOO_OLD, FULL = 400, 413, 426, 507
+_FAILED = 500
+
+
+def receiving_routes(home: Home) -> list[Route]:
+    """Returns the routes by which other homes send their records into this one."""
+    receiver = RecordReceiver(home)
+    decode_announcement, decode_asked = json_decoder(Announcement), json_decoder(AskedCheckpoint)
+
+    def announce(body: bytes) -> Response:
+        told = decode_announcement(body)
+        if told.version > VERSION or len(told.trials) > MOST_TRIALS:
+            return _problem(TOO_OLD, "this server is older than what sends to it: update the server")
+        return _answer(receiver.announce(told))
+
+    def receive(body: bytes) -> Response:
+        answers = receiver.receive(list(unframed(body)))
+        return _answer(answers, FULL if answers.problem else 200)
+
+    def checkpoint(body: bytes) -> Response:
+        asked = decode_asked(body)
+        return _answer(receiver.checkpoint(asked.trial, asked.storage_id, is_complete=asked.is_complete))
+
+    doors = {"trials": announce, "pieces": receive, "checkpoints": checkpoint}
+    return [Route(f"/api/v1/push/{name}", _door(act), methods=["POST"]) for name, act in doors.items()]
+
+
+def _door(act: Callable[[bytes], Response]) -> Callable[[Request], object]:
+    async def answer(request: Request) -> Response:
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_BYTES:
+                return _problem(TOO_LARGE, f"a request has at most {MOST_BYTES:,} bytes")
+        return await run_in_threadpool(_checked, act, bytes(body))
+
+    return answer
+
+
+def _checked(act: Callable[[bytes], Response], body: bytes) -> Response:
+    try:
+        return act(body)
+    except (msgspec.MsgspecError, DamagedRequestError, ValueError) as error:
+        return _problem(BAD_REQUEST, str(error))
+    except OSError as error:
+        return _problem(FULL if is_full(error) else _FAILED, explained(error).strerror or str(error))
+    except CoreSDKError as error:
+        return _problem(_FAILED, str(error))
+
+
+def _problem(status: int, problem: str) -> Response:
+    return _answer(PieceAnswers([], problem), status)
+
+
+def _answer(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
