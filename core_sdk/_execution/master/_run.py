@@ -22,6 +22,7 @@ from core_sdk._execution.master._attempt import RunningAttempt
 from core_sdk._execution.master._judging import judge, read_last_words
 from core_sdk._execution.master._queue import Demand
 from core_sdk._execution.master.pools import Begun, Claim, MakeClaim, ResourcePool, split_nodes
+from core_sdk._execution.messages import post_end_of_experiment
 from core_sdk._ground.config import Resources
 from core_sdk._ground.records import (
     AttemptBegun,
@@ -261,7 +262,17 @@ class Run:
                 case Settle(request_id):
                     self._settle_at_rest(self.experiment.trials[request_id])
                 case Finish(state, reason):
+                    self._post_end(state, reason)
                     self.record(ExperimentEnded(time=now, state=state, reason=reason))
+
+    def _post_end(self, state: str, reason: str) -> None:
+        """Posts the end to whoever wants messages: before it is recorded, so that a kill in between loses none."""
+        trials = self.experiment.trials.values()
+        num_failed = sum(trial.state == "ERROR" for trial in trials)
+        told = [state.lower(), reason, f"{len(trials)} trials", f"{num_failed} failed" if num_failed else ""]
+        submission = self._submission
+        body = ", ".join(filter(None, told))
+        post_end_of_experiment(submission.home.root, submission.experiment_id, self._config.name, body)
 
     def publish(self) -> None:
         """Writes what lists of experiments show, if it has changed. While trials run, at most twice a second."""

@@ -8,7 +8,7 @@ message arrives at least once; each send carries an identity, by which a target 
 
 from core_sdk._execution.messages._alerts import NewAlerts
 from core_sdk._execution.messages._disk import FullDisks
-from core_sdk._execution.messages._posting import post, post_end, post_of_trial
+from core_sdk._execution.messages._posting import post, post_end, post_end_of_experiment, post_of_trial
 from core_sdk._execution.messages._sending import MessageSender, send_test
 from core_sdk._execution.messages._targets import (
     KINDS,

@@ -22,7 +22,10 @@ _WORDS: dict[MessageKind, str] = {
     "stalled": "stands still",
     "went_back": "went back",
     "paused": "was stopped",
+    "not_resumed": "was not resumed",
     "ended": "has ended",
+    "best": "is the best so far",
+    "experiment": "has ended",
     "alert": "has an alert",
     "disk": "will fill its storage",
 }
@@ -33,7 +36,8 @@ def post(home_root: Path, message: Message) -> None:
     with contextlib.suppress(CoreSDKError, OSError):
         wanting = [target for target in read_targets(home_root) if target.wants(message)]
         for target in wanting:
-            Queue(home_root, target.name).add(message)
+            after_s = 3600 * target.remind_after_h if message.kind == "not_resumed" else 0.0
+            Queue(home_root, target.name).add(message, after_s)
         if wanting:
             start_sender(home_root)
 
@@ -58,6 +62,7 @@ def post_of_trial(folder: TrialFolder, kind: MessageKind, key: str, body: str) -
                 body=body,
                 trial_id=folder.trial_id,
                 experiment=experiment,
+                attempt=max(folder.attempts()),
             ),
         )
 
@@ -70,6 +75,30 @@ def post_end(folder: TrialFolder) -> None:
         state, reason = trial_state(read_end(folder, None), False, read_settled(folder))
         if kind := _KIND_OF.get(state):
             post_of_trial(folder, kind, str(max(folder.attempts())), reason)
+        if state == "PAUSED":
+            post_of_trial(folder, "not_resumed", str(max(folder.attempts())), reason)
+        if state == "COMPLETED":
+            from core_sdk._execution.messages._best import post_best  # needs the index
+
+            post_best(folder)
+
+
+def post_end_of_experiment(home_root: Path, experiment_id: int, name: str, body: str) -> None:
+    """Posts that the search of an experiment has ended."""
+    if not (home_root / "notify.json").exists():
+        return
+    with contextlib.suppress(CoreSDKError, OSError):
+        post(
+            home_root,
+            Message(
+                identity=f"{Home(home_root).owner()}/experiment/{experiment_id}",
+                kind="experiment",
+                time=time.time(),
+                title=f"experiment {name} ({experiment_id}) {_WORDS['experiment']}",
+                body=body,
+                experiment=name,
+            ),
+        )
 
 
 def start_sender(home_root: Path) -> None:

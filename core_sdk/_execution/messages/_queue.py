@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,18 +32,18 @@ class Queue:
     def __init__(self, home_root: Path, target: str) -> None:
         self.path = home_root / DIRECTORY / target
 
-    def add(self, message: Message) -> None:
-        """Adds a message, unless one of its identity waits. Raises `OSError`."""
+    def add(self, message: Message, after_s: float = 0.0) -> None:
+        """Adds a message that is to be sent after so long, unless one of its identity waits. Raises `OSError`."""
         make_directory(self.path.parent, exist_ok=True)
         make_directory(self.path, exist_ok=True)
         identity = hashlib.sha256(message.identity.encode()).hexdigest()[:16]
         if not any(self.path.glob(f"*-{identity}{_SUFFIX}")):
-            name = f"{time.time_ns():020d}-{identity}{_SUFFIX}"
+            name = f"{time.time_ns() + int(after_s * 1e9):020d}-{identity}{_SUFFIX}"
             write_atomically(self.path / name, msgspec.json.encode(message))
 
     def names(self) -> list[str]:
-        """Returns the names of the messages that wait, the oldest first."""
-        return sorted(path.name for path in self.path.glob(f"*{_SUFFIX}"))
+        """Returns the names of the messages that are to be sent now, the oldest first."""
+        return sorted(path.name for path in self.path.glob(f"*{_SUFFIX}") if _due(path) <= time.time())
 
     def batch(self) -> tuple[str, list[Message]]:
         """Returns the messages that are sent together, and the identity of that.
@@ -80,8 +80,22 @@ class Queue:
 
 
 def targets_waiting(home_root: Path) -> list[str]:
-    """Returns the targets for which messages wait."""
-    return sorted({path.parent.name for path in (home_root / DIRECTORY).glob(f"*/*{_SUFFIX}")})
+    """Returns the targets for which messages wait that are to be sent now."""
+    return sorted({path.parent.name for path in _waiting(home_root) if _due(path) <= time.time()})
+
+
+def next_due(home_root: Path) -> float | None:
+    """Returns the time at which the next message is to be sent, in seconds since the Unix epoch; None without any."""
+    return min(map(_due, _waiting(home_root)), default=None)
+
+
+def _waiting(home_root: Path) -> Iterator[Path]:
+    return (home_root / DIRECTORY).glob(f"*/*{_SUFFIX}")
+
+
+def _due(path: Path) -> float:
+    number = path.name.partition("-")[0]
+    return int(number) / 1e9 if number.isdigit() else 0.0
 
 
 def note_sent(home_root: Path, target: str, messages: Sequence[Message], problem: str = "") -> None:

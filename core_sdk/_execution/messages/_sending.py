@@ -7,11 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from core_sdk._execution.messages._queue import DIRECTORY, Queue, note_sent, targets_waiting
+from core_sdk._execution.messages._queue import DIRECTORY, Queue, next_due, note_sent, targets_waiting
 from core_sdk._execution.messages._targets import Message, NotifyTarget, read_targets
 from core_sdk._ground.alive import AliveLock
+from core_sdk._home.attempts.ending import read_end, read_settled
+from core_sdk._home.folders import Home
+from core_sdk._home.states import trial_state
 from core_sdk.errors import CoreSDKError
 
+_LONGEST_SLEEP_S = 5.0
+"""A clock may be set, a laptop may sleep, and the message or the home may be removed."""
 _GATHERING_S = 2.0
 """What is posted within this time after the first message of a burst is sent together."""
 _FIRST_PAUSE_S = 1.0
@@ -66,7 +71,8 @@ class MessageSender:
     def _deliver(self, target: NotifyTarget, queue: Queue) -> None:
         if target.name not in self._pauses:
             time.sleep(self._gathering_s)
-        identity, messages = queue.batch()
+        identity, batch = queue.batch()
+        messages = [each for each in batch if is_still_so(self._home_root, each)]
         if not messages:
             queue.sent()
             return
@@ -106,5 +112,30 @@ def send_test(target: NotifyTarget) -> str:
 
 
 def send_waiting(home_root: Path) -> None:
+    """Sends what is to be sent, and waits for what is to be sent later, unless another process does."""
     with contextlib.suppress(CoreSDKError, OSError):
         MessageSender(home_root).run()
+        if next_due(home_root) is None:
+            return
+        try:
+            lock = AliveLock(home_root / DIRECTORY / "waiting.lock")
+        except (BlockingIOError, FileNotFoundError):
+            return
+        try:
+            while (due := next_due(home_root)) is not None and (home_root / "notify.json").exists():
+                time.sleep(min(_LONGEST_SLEEP_S, max(0.05, due - time.time())))
+                MessageSender(home_root).run()
+        finally:
+            lock.release()
+
+
+def is_still_so(home_root: Path, message: Message) -> bool:
+    """Returns whether a message is to be sent: a reminder only if its trial is paused since the same attempt."""
+    if message.kind != "not_resumed" or message.trial_id is None:
+        return True
+    try:
+        folder = Home(home_root).trial(message.trial_id)
+        state, _ = trial_state(read_end(folder, None), folder.running_attempt() is not None, read_settled(folder))
+        return state == "PAUSED" and max(folder.attempts()) == message.attempt
+    except (CoreSDKError, OSError, ValueError):  # it was deleted
+        return False

@@ -13,7 +13,9 @@ from core_sdk._ground.files import read_regular, write_atomically
 from core_sdk._ground.records import decode_file, encode_file
 from core_sdk.errors import HomeError
 
-MessageKind = Literal["failed", "stalled", "went_back", "paused", "ended", "alert", "disk"]
+MessageKind = Literal[
+    "failed", "stalled", "went_back", "paused", "not_resumed", "ended", "best", "experiment", "alert", "disk"
+]
 KINDS: tuple[MessageKind, ...] = get_args(MessageKind)
 
 
@@ -26,6 +28,8 @@ class NotifyTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Only of this experiment, by its name."""
     trial: int | None = None
     """Only of this trial."""
+    remind_after_h: float = 12.0
+    """The hours after which it is told of a trial that was stopped and not resumed."""
 
     @property
     def shown_url(self) -> str:
@@ -47,6 +51,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     body: str = ""
     trial_id: int | None = None
     experiment: str = ""
+    attempt: int = 0
+    """The attempt after which the trial must still be paused when this is sent, if it is a reminder."""
 
 
 class _Targets(msgspec.Struct):

@@ -13,14 +13,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from parts import needs
 from processes import wait_for
 
-from core_sdk._execution.messages import Message, NotifyTarget, add_target, post, read_targets
+from core_sdk import core
+from core_sdk._execution.messages import Message, NotifyTarget, add_target, post, post_end, read_targets
+from core_sdk._execution.messages._best import post_best
 from core_sdk._execution.messages._forecasts import words_of
-from core_sdk._execution.messages._queue import Queue, targets_waiting
+from core_sdk._execution.messages._posting import post_of_trial
+from core_sdk._execution.messages._queue import Queue, next_due, targets_waiting
 from core_sdk._execution.messages._sending import MessageSender, text_of
+from core_sdk._ground.records import Settled
 from core_sdk._home import Home
 from core_sdk._home.finding.storage_forecast import StorageForecast
 from core_sdk.client import Tracker
@@ -171,6 +176,95 @@ def test_posting_fails_for_nobody(tmp_path: Path) -> None:
     post(tmp_path, message(1))
 
     assert not (tmp_path / "messages").exists()
+
+
+def test_a_trial_that_nobody_resumes_is_told_later(home: Home) -> None:
+    """The reminder waits in the queue, and is sent only if the trial is still paused then."""
+    Home.create(home.root)
+    add_target(home.root, NotifyTarget(name="hook", url="x"))
+    with core.init() as context:
+        home.trial(1).request_stop(1, "for the night")
+        wait_for(context.preempt.should_preempt)
+    reminder = Message(identity="1", kind="not_resumed", time=time.time(), title="later", trial_id=1, attempt=1)
+    sent: list[str] = []
+
+    def take(target: NotifyTarget, title: str, text: str, identity: str) -> str:
+        sent.append(title)
+        return ""
+
+    Queue(home.root, "hook").add(reminder, after_s=7200)
+    assert targets_waiting(home.root) == []
+    assert (next_due(home.root) or 0.0) > time.time() + 3600
+    Queue(home.root, "hook").clear()
+
+    Queue(home.root, "hook").add(reminder)
+    MessageSender(home.root, take, gathering_s=0.0).run()
+    assert sent == ["later"]
+
+    home.trial(1).append_change(Settled(time=time.time(), state="COMPLETED", reason="enough", attempt=1))
+    Queue(home.root, "hook").add(msgspec.structs.replace(reminder, identity="2"))
+    MessageSender(home.root, take, gathering_s=0.0).run()
+    assert sent == ["later"]
+    assert targets_waiting(home.root) == []
+
+
+@needs("apprise")
+def test_a_pause_puts_a_reminder_into_the_queue(home: Home, hook: Hook) -> None:
+    """It waits there for as many hours as its target wants."""
+    Home.create(home.root)
+    add_target(home.root, NotifyTarget(name="hook", url=hook.url, kinds=("not_resumed",), remind_after_h=24))
+    with core.init() as context:
+        home.trial(1).request_stop(1, "for the night")
+        wait_for(context.preempt.should_preempt)
+
+    post_end(home.trial(1))
+
+    assert (next_due(home.root) or 0.0) > time.time() + 23 * 3600
+    Queue(home.root, "hook").clear()  # which ends the process that waits
+
+
+@needs("apprise")
+def test_the_best_trial_so_far_is_told_once(home: Home, hook: Hook) -> None:
+    """Not the only one, and not one that is worse."""
+    hook.is_reliable = True
+    Home.create(home.root)
+    add_target(home.root, NotifyTarget(name="hook", url=hook.url, kinds=("best", "alert")))
+
+    for accuracy in (0.5, 0.7, 0.6):
+        with core.init(name="mnist", metric="accuracy", larger_is_better=True) as context:
+            context.train.report_validation_metrics(1, {"accuracy": accuracy})
+        for trial_id in home.trial_ids():
+            post_best(home.trial(trial_id))
+    post_of_trial(home.trial(1), "alert", "last", "the last message")
+
+    wait_for(lambda: "the last message" in "".join(hook.taken.values()))
+    told = "".join(hook.taken.values())
+    assert "trial 2, with accuracy 0.7 at step 1" in told
+    assert told.count("the best so far") == 1
+
+
+SEARCH = """
+name: searched
+entrypoint: python3 train.py
+hyperparameters: {}
+searcher: {name: single, metric: error, max_length: {batches: 1}}
+resources: {slots_per_trial: 0}
+"""
+
+
+@needs("apprise")
+def test_the_end_of_an_experiment_is_told(tmp_path: Path, home: Home, hook: Hook) -> None:
+    hook.is_reliable = True
+    Home.create(home.root)
+    add_target(home.root, NotifyTarget(name="hook", url=hook.url, kinds=("experiment",)))
+    (tmp_path / "config.yaml").write_text(SEARCH.replace("python3", sys.executable))
+    script = "with core.init() as context:\n    context.train.report_validation_metrics(1, {'error': 1.0})"
+    (tmp_path / "train.py").write_text(f"from core_sdk import core\n{script}")
+
+    command(tmp_path, "experiment", "create", "--local", "config.yaml", ".")
+
+    wait_for(lambda: bool(hook.taken))
+    assert "experiment searched (1) has ended\ncompleted, 1 trials" in "".join(hook.taken.values())
 
 
 def command(directory: Path, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:

@@ -60,6 +60,9 @@ def add(
     ] = None,
     experiment: Annotated[str, Option(metavar="NAME", help="Only of this experiment.", show_default=False)] = "",
     trial: Annotated[int | None, trial_option("Only of this trial.")] = None,
+    remind_after: Annotated[
+        float, Option(metavar="HOURS", help="When it tells of a trial that was stopped and not resumed.", min=0.0)
+    ] = 12.0,
 ) -> None:
     """Send messages about the home's trials to a URL, such as one of Slack, Discord, ntfy, e-mail or a webhook.
 
@@ -80,7 +83,12 @@ def add(
         )
     kinds = tuple(kind for kind in KINDS if kind in (on or KINDS))
     home = Home.create(open_home().root)
-    add_target(home.root, NotifyTarget(name=name, url=given, kinds=kinds, experiment=experiment, trial=trial))
+    add_target(
+        home.root,
+        NotifyTarget(
+            name=name, url=given, kinds=kinds, experiment=experiment, trial=trial, remind_after_h=remind_after
+        ),
+    )
 
 
 @app.command("list")
