@@ -15,6 +15,8 @@ from core_sdk._home.folders import Home
 from core_sdk._home.rows import TrialRow
 from core_sdk._home.view import View
 
+A_NIGHT_S = 12 * 3600.0
+"""How far it goes back if nobody has looked before."""
 _MOST_BYTES = 2000
 _MOST_NAMED = 6
 _MOST_CHARS = 160
@@ -37,8 +39,8 @@ class Night:
         lines = [f"since {brief_duration(self.until - self.since)} ago"]
         if not self.happened:
             lines.append("nothing has happened, and nothing runs")
-        for kind in (kind for kind in _ORDER if kind in self.happened):
-            told = [each[:_MOST_CHARS] for each in self.happened[kind]]
+        for kind, happened in self.in_order():
+            told = [each[:_MOST_CHARS] for each in happened]
             lines.append(f"{kind} ({len(told)})")
             lines += [f"  {each}" for each in told[:_MOST_NAMED]]
             if len(told) > _MOST_NAMED:
@@ -46,6 +48,10 @@ class Night:
         if self.time:
             lines.append(f"time: {self.time}")
         return _cut("\n".join(lines))
+
+    def in_order(self) -> list[tuple[str, list[str]]]:
+        """Returns what has happened by kind, the most urgent kind first."""
+        return [(kind, self.happened[kind]) for kind in _ORDER if kind in self.happened]
 
     def as_values(self) -> dict[str, Any]:
         return {"since": self.since, "until": self.until, **self.happened, "time": self.time}

@@ -8,7 +8,9 @@ message arrives at least once; each send carries an identity, by which a target 
 
 from core_sdk._execution.messages._alerts import NewAlerts
 from core_sdk._execution.messages._disk import FullDisks
-from core_sdk._execution.messages._posting import post, post_end, post_end_of_experiment, post_of_trial
+from core_sdk._execution.messages._ends import post_end
+from core_sdk._execution.messages._posting import post, post_end_of_experiment, post_of_trial
+from core_sdk._execution.messages._queue import SentMessage, read_sent
 from core_sdk._execution.messages._sending import MessageSender, send_test
 from core_sdk._execution.messages._targets import (
     KINDS,

@@ -10,13 +10,10 @@ from pathlib import Path
 from core_sdk._execution.messages._queue import Queue
 from core_sdk._execution.messages._targets import Message, MessageKind, read_targets
 from core_sdk._ground.environment import agent_variables
-from core_sdk._home.attempts.ending import read_end, read_settled
 from core_sdk._home.folders import Home, TrialFolder
-from core_sdk._home.states import trial_state
 from core_sdk._machine.processes import start_helper
 from core_sdk.errors import CoreSDKError
 
-_KIND_OF: dict[str, MessageKind] = {"ERROR": "failed", "PAUSED": "paused", "CANCELED": "paused", "COMPLETED": "ended"}
 _WORDS: dict[MessageKind, str] = {
     "failed": "failed",
     "stalled": "stands still",
@@ -65,22 +62,6 @@ def post_of_trial(folder: TrialFolder, kind: MessageKind, key: str, body: str) -
                 attempt=max(folder.attempts()),
             ),
         )
-
-
-def post_end(folder: TrialFolder) -> None:
-    """Posts how the trial's newest attempt has ended."""
-    if not (folder.home_root / "notify.json").exists():
-        return
-    with contextlib.suppress(CoreSDKError, OSError, ValueError):
-        state, reason = trial_state(read_end(folder, None), False, read_settled(folder))
-        if kind := _KIND_OF.get(state):
-            post_of_trial(folder, kind, str(max(folder.attempts())), reason)
-        if state == "PAUSED":
-            post_of_trial(folder, "not_resumed", str(max(folder.attempts())), reason)
-        if state == "COMPLETED":
-            from core_sdk._execution.messages._best import post_best  # needs the index
-
-            post_best(folder)
 
 
 def post_end_of_experiment(home_root: Path, experiment_id: int, name: str, body: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ _SUFFIX = ".message"
 _BATCH = "batch.json"
 _SENT = "sent.jsonl"
 _MOST_OF_BATCH = 50
+_MOST_BYTES_OF_LINE = 2000
 
 _decode_message = json_decoder(Message)
 _decode_names = json_decoder(list[str])
@@ -98,13 +100,41 @@ def _due(path: Path) -> float:
     return int(number) / 1e9 if number.isdigit() else 0.0
 
 
+class SentMessage(msgspec.Struct, frozen=True):
+    """A line of what was sent."""
+
+    time: float
+    """When it was sent, or given up."""
+    target: str
+    """The name of the target."""
+    problem: str
+    """Why it was given up; empty if it was sent."""
+    message: Message
+
+
+_decode_sent = json_decoder(SentMessage)
+
+
+def read_sent(home_root: Path, since: float, most: int) -> list[SentMessage]:
+    """Returns what was sent since then, the newest first, but not more than `most`. Raises `OSError`."""
+    try:
+        with (home_root / DIRECTORY / _SENT).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most * _MOST_BYTES_OF_LINE))
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError):  # the first one may be cut
+            found.append(_decode_sent(line))
+    return [each for each in found if each.time >= since][:most]
+
+
 def note_sent(home_root: Path, target: str, messages: Sequence[Message], problem: str = "") -> None:
     """Keeps, for people, what was sent to a target, or was given up with a problem."""
     path = home_root / DIRECTORY / _SENT
-    lines = [
-        msgspec.json.encode({"time": time.time(), "target": target, "problem": problem, "message": each}) + b"\n"
-        for each in messages
-    ]
+    now = time.time()
+    lines = [msgspec.json.encode(SentMessage(now, target, problem, each)) + b"\n" for each in messages]
     with contextlib.suppress(OSError), file_lock(path.with_suffix(".lock")), path.open("ab") as file:
         path.chmod(0o600)
         file.write(b"".join(lines))

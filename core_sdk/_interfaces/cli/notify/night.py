@@ -11,8 +11,6 @@ from core_sdk._interfaces.cli._arguments import parse_since
 from core_sdk._interfaces.render.form import AsJson
 from core_sdk._interfaces.signatures import Option
 
-_A_NIGHT_S = 12 * 3600.0
-
 
 def night(
     since: Annotated[
@@ -35,14 +33,14 @@ def night(
     Without --since it goes back to the last time that somebody asked so, or 12 hours. Waiting and running trials are
     named, and where the time of all these trials went.
     """
-    from core_sdk._analysis.night import last_look, note_look, read_night
+    from core_sdk._analysis.night import A_NIGHT_S, last_look, note_look, read_night
     from core_sdk._home import open_view
     from core_sdk._interfaces.cli._home import open_home
     from core_sdk._interfaces.render.output import print_object
     from core_sdk._interfaces.render.text import printable
 
     home, now = open_home(), time.time()
-    begun = since if since is not None else last_look(home) or now - _A_NIGHT_S
+    begun = since if since is not None else last_look(home) or now - A_NIGHT_S
     with open_view(home) as view:
         found = read_night(home, view, begun, now)
     if as_json:

@@ -19,7 +19,7 @@ from core_sdk._interfaces.server.routes import (
     trials,
 )
 from core_sdk._interfaces.server.routes.comparing import comparison, groups
-from core_sdk._interfaces.server.routes.page import markdown, preferences
+from core_sdk._interfaces.server.routes.page import markdown, nights, preferences
 
 ROUTES = (
     Route("/home", home.home),
@@ -64,6 +64,8 @@ ROUTES = (
     Route("/queue", cluster.queue),
     Route("/markdown", markdown.markdown, "POST"),
     Route("/slots", cluster.slots),
+    Route("/night", nights.night),
+    Action("/night/actions/look", nights.look),
     Route("/preferences", preferences.preferences),
     Action("/preferences/actions/keep", preferences.keep),
     *actions.ACTIONS,

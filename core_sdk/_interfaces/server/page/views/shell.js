@@ -18,12 +18,14 @@ import { Compare } from "./compare.js";
 import { Model } from "./models/model.js";
 import { Models } from "./models/models.js";
 import { Queue } from "./queue.js";
+import { Night } from "./night.js";
 /** @import { ComponentChildren } from "preact" */
 
 const MAX_LEFT_OUT = 5;
 const AWAY = { ...UNREACHABLE, hint: `${UNREACHABLE.hint} The page asks again by itself.` };
 const LINKS = [
   ["runs", "Runs"],
+  ["night", "News"],
   ["queue", "Queue"],
   ["models", "Models"],
 ];
@@ -94,6 +96,7 @@ function View({ path: [name = "runs", id = "", tab = ""] }) {
   if (name === "compare") return html`<${Compare} />`;
   if (name === "models") return id ? html`<${Model} key=${id} id=${id} version=${tab} />` : html`<${Models} />`;
   if (name === "queue") return html`<${Queue} />`;
+  if (name === "night") return html`<${Night} />`;
   return html`<${Title} text="Nothing is here" /><${Empty} title="There is no such view."><a href=${linkTo(["runs"])}>All runs</a><//>`;
 }
 
@@ -126,6 +129,7 @@ function ThemeButton() {
 
 const KEYS = [
   ["g r", "all runs"],
+  ["g n", "the news"],
   ["g q", "the queue"],
   ["/ · Esc", "search (in the table and in logs) · go from the search to what it has found"],
   ["↑ ↓ PgUp PgDn Home End", "move in a table or a log"],
@@ -164,6 +168,7 @@ function useShortcuts(/** @type {() => void} */ openHelp) {
       if (target.closest(`${TEXT_FIELDS}, dialog[open]`)) return;
       if (event.key === "?") openHelp();
       else if (isAfterG && event.key === "r") go(linkTo(["runs"]));
+      else if (isAfterG && event.key === "n") go(linkTo(["night"]));
       else if (isAfterG && event.key === "q") go(linkTo(["queue"]));
       else if (event.key === "/") {
         event.preventDefault();
