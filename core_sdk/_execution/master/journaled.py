@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from core_sdk._execution.experiments.following import FollowedExperiment
 from core_sdk._execution.experiments.protocol import ExperimentStatus, HomeStatus, RunningTrial
 from core_sdk._execution.master.occupancy import status_without_master
 from core_sdk._home.folders import Home
@@ -25,6 +24,8 @@ def _experiments(home: Home, problem: str) -> Iterator[ExperimentStatus]:
             search = home.experiment(experiment_id).read().search
             if search is None or search.has_ended:
                 continue
+            from core_sdk._execution.experiments.following import FollowedExperiment  # searches, which few homes have
+
             followed = FollowedExperiment(home, experiment_id)
             for _ in followed.read():
                 pass

@@ -12,7 +12,6 @@ from core_sdk._execution.experiments.protocol import Down, GetStatus, HomeStatus
 from core_sdk._execution.master.journaled import journaled_status
 from core_sdk._execution.master.occupancy import OccupiedSlot, busy_gpus, occupied_slots, status_without_master
 from core_sdk._execution.master.queued import Queued, homes_in_line, queue_of
-from core_sdk._execution.steering import experiments
 from core_sdk._ground.environment import Environment
 from core_sdk._home import Home
 from core_sdk._interfaces.cli._arguments import AvoidBusy, slots_option
@@ -21,7 +20,6 @@ from core_sdk._interfaces.cli._group import command_group
 from core_sdk._interfaces.cli._home import go_on, make_home, open_home
 from core_sdk._interfaces.cli._ids import Experiment, experiment_option
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.cli.ui import ui
 from core_sdk._interfaces.render.form import AsJson, Fields, choose_form
 from core_sdk._interfaces.render.output import print_one, print_rows
 from core_sdk._interfaces.render.tables import Column
@@ -56,6 +54,8 @@ def up(
     options = ["--stay", *([] if slots is None else [f"--slots={slots}"]), *(["--avoid-busy"] if avoid_busy else [])]
     click.echo(_describe(call(home, GetStatus(), options=options)))
     if with_ui:
+        from core_sdk._interfaces.cli.ui import ui
+
         ui()
 
 
@@ -164,6 +164,8 @@ def move(
     In Slurm this moves jobs that wait, among the jobs of this home. On Ray, and on this machine, it decides which trial
     is started next; what has begun stays, unless a smaller priority needs its slots.
     """
+    from core_sdk._execution.steering import experiments  # what a list does not need
+
     if (ahead_of is None) == (behind is None):
         raise click.BadParameter("say where to: --ahead-of EXPERIMENT or --behind EXPERIMENT")
     experiments.move(open_home(), experiment, ahead_of=ahead_of, behind=behind)
