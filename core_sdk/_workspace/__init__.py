@@ -12,5 +12,7 @@ size.
 - `routes`: its doors, for Starlette. They know nothing of people and tokens.
 - `connection`: the sending side of the doors.
 - `pushing`: sends the trials of a home, as they are now.
+- `questions`: what can be asked of a workspace: the questions of a view of a home.
+- `asking`: a view of a workspace, which asks its server.
 - `following`: does so while they are recorded. Run as a module, this is the pusher of a home.
 """

@@ -10,7 +10,9 @@ import requests
 
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.version import __version__
+from core_sdk._workspace.questions import decode_error
 from core_sdk._workspace.wire import (
+    ASKED_WRONGLY,
     VERSION,
     Allotted,
     Announcement,
@@ -49,6 +51,15 @@ class WorkspaceConnection:
     def checkpoint(self, asked: AskedCheckpoint) -> CheckpointArrival:
         return self._ask("push/checkpoints", msgspec.json.encode(asked), CheckpointArrival)
 
+    def ask(self, question: str, body: bytes) -> bytes:
+        """Asks a question of a view. Raises the error of the view, too."""
+        answer = self._post(f"ask/{question}", body)
+        if answer.status_code == ASKED_WRONGLY:
+            raise decode_error(answer.content).error()
+        if answer.status_code != 200:
+            raise self._failure(answer)
+        return answer.content
+
     def close(self) -> None:
         self._session.close()
 
@@ -59,22 +70,28 @@ class WorkspaceConnection:
         self.close()
 
     def _ask(self, path: str, body: bytes, kind: type[T]) -> T:
-        try:
-            answer = self._session.post(
-                f"{self.url}/api/v1/{path}", data=body, timeout=(_CONNECT_S, _ANSWER_S), allow_redirects=False
-            )
-        except requests.RequestException as error:
-            raise WorkspaceUnreachableError(self.url, str(error)) from error
-        if answer.status_code in _REFUSALS:
-            raise WorkspaceRefusedError(self.url, _told(answer))
+        answer = self._post(path, body)
         try:
             if answer.status_code == 200 or (answer.status_code == _FULL and kind is PieceAnswers):
                 return json_decoder(kind)(answer.content)
         except msgspec.MsgspecError as error:
             raise WorkspaceError(self.url, f"its answer is not one of version {VERSION}: {error}") from error
+        raise self._failure(answer)
+
+    def _post(self, path: str, body: bytes) -> requests.Response:
+        try:
+            return self._session.post(
+                f"{self.url}/api/v1/{path}", data=body, timeout=(_CONNECT_S, _ANSWER_S), allow_redirects=False
+            )
+        except requests.RequestException as error:
+            raise WorkspaceUnreachableError(self.url, str(error)) from error
+
+    def _failure(self, answer: requests.Response) -> WorkspaceError:
+        if answer.status_code in _REFUSALS:
+            return WorkspaceRefusedError(self.url, _told(answer))
         if answer.status_code >= 500:
-            raise WorkspaceUnreachableError(self.url, f"{answer.status_code}: {_told(answer)}")
-        raise WorkspaceError(self.url, f"{answer.status_code}: {_told(answer)}")
+            return WorkspaceUnreachableError(self.url, f"{answer.status_code}: {_told(answer)}")
+        return WorkspaceError(self.url, f"{answer.status_code}: {_told(answer)}")
 
 
 def _told(answer: requests.Response) -> str:

@@ -1,11 +1,14 @@
-"""The doors of a workspace for pushers, as routes of Starlette below its address.
+"""The doors of a workspace for programs, as routes of Starlette below `/api/v1` of its address.
 
-Whoever mounts them decides who may write there: nothing here knows people or tokens. An answer of 507 says that the
+Whoever mounts them decides who may read and write: nothing here knows people or tokens. An answer of 507 says that the
 disk is full, and how much was taken before.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,9 +20,11 @@ from starlette.routing import Route
 
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.files import explained, is_full
-from core_sdk._home.folders import Home
+from core_sdk._home import Home, View, open_view
+from core_sdk._workspace.questions import QUESTIONS, Question, ToldError, encode_error
 from core_sdk._workspace.receiving import RecordReceiver
 from core_sdk._workspace.wire import (
+    ASKED_WRONGLY,
     MOST_BYTES,
     MOST_TRIALS,
     VERSION,
@@ -35,6 +40,7 @@ T = TypeVar("T")
 
 BAD_REQUEST, TOO_LARGE, TOO_OLD, FULL = 400, 413, 426, 507
 _FAILED = 500
+_MESSAGE_PACK = "application/msgpack"
 
 
 def receiving_routes(home: Home) -> list[Route]:
@@ -57,7 +63,37 @@ def receiving_routes(home: Home) -> list[Route]:
         return _answer(receiver.checkpoint(asked.trial, asked.storage_id, is_complete=asked.is_complete))
 
     doors = {"trials": announce, "pieces": receive, "checkpoints": checkpoint}
-    return [Route(f"/api/v1/push/{name}", _door(act), methods=["POST"]) for name, act in doors.items()]
+    return [Route(f"/push/{name}", _door(act), methods=["POST"]) for name, act in doors.items()]
+
+
+class ReaderRoute(Route):
+    """A route that whoever reads may call."""
+
+
+def asking_routes(home: Home) -> list[Route]:
+    """Returns the routes by which the questions of a view are asked of the home."""
+    lock, stack = threading.Lock(), contextlib.ExitStack()
+    opened: list[View] = []
+
+    def ask(question: Question, body: bytes) -> Response:
+        with lock:  # a view is used by one thread at a time
+            if not opened:
+                opened.append(stack.enter_context(open_view(home, reads=False)))
+            try:
+                opened[0].refresh()
+                return Response(question.asked(opened[0], body), media_type=_MESSAGE_PACK)
+            except (CoreSDKError, ValueError) as error:
+                return Response(encode_error(ToldError.of(error)), ASKED_WRONGLY, media_type=_MESSAGE_PACK)
+
+    return [
+        ReaderRoute(f"/ask/{name}", _door(functools.partial(ask, question)), methods=["POST"])
+        for name, question in QUESTIONS.items()
+    ]
+
+
+def workspace_routes(home: Home) -> list[Route]:
+    """Returns all routes of a workspace that programs call."""
+    return [*receiving_routes(home), *asking_routes(home)]
 
 
 def _door(act: Callable[[bytes], Response]) -> Callable[[Request], object]:

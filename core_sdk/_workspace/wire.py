@@ -19,6 +19,8 @@ MOST_BYTES = REQUEST_BYTES + 2 * PIECE_BYTES
 """The size of a request that is refused."""
 MOST_PIECES = 256
 MOST_TRIALS = 100
+ASKED_WRONGLY = 422
+"""The status of an answer that is the error of a view."""
 
 _LONGEST_HEAD = 8192
 

@@ -20,13 +20,13 @@ from core_sdk import core
 from core_sdk._home import Home, TrialFolder
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.pushing import Pusher
-from core_sdk._workspace.routes import receiving_routes
+from core_sdk._workspace.routes import workspace_routes
 
 PATH = "/w/lab"
 
 
 def app_of(home: Home) -> Starlette:
-    return Starlette(routes=[Mount(PATH, routes=receiving_routes(home))])
+    return Starlette(routes=[Mount(f"{PATH}/api/v1", routes=workspace_routes(home))])
 
 
 @contextlib.contextmanager

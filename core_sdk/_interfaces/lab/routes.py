@@ -21,6 +21,7 @@ from core_sdk._interfaces.lab.roles import Grant, Need
 from core_sdk._interfaces.server.app import PREFIX
 from core_sdk._interfaces.server.route import Action
 from core_sdk._interfaces.server.routes.table import ROUTES
+from core_sdk._workspace.routes import ReaderRoute
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 WriterRoutes = Callable[[Home], Sequence[Mounted]]
@@ -128,9 +129,11 @@ def of_workspace() -> list[GuardedRoute]:
 
 
 def of_writers(routes: Iterable[Mounted]) -> list[GuardedRoute]:
-    """Returns the entries of routes that programs call which record into a workspace."""
+    """Returns the entries of routes that programs call which record into a workspace, or ask it questions."""
     return [
-        GuardedRoute(PREFIX + one.path, method, "writer", is_of_records=True)
+        GuardedRoute(
+            PREFIX + one.path, method, "reader" if isinstance(one, ReaderRoute) else "writer", is_of_records=True
+        )
         for one in routes
         for method in sorted(one.methods or ())
         if method != "HEAD"

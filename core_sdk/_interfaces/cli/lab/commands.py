@@ -84,6 +84,7 @@ def up(
     """
     from core_sdk._interfaces.lab.folder import Lab
     from core_sdk._interfaces.lab.serving import Exposure, serve_lab
+    from core_sdk._workspace.routes import workspace_routes
 
     def tell(site: Site) -> None:
         click.echo(f"{site.url}/")
@@ -91,7 +92,7 @@ def up(
 
     exposure = Exposure(listen, url, certificate, key, proxy or (), person_header)
     with _refusals():
-        serve_lab(Lab.create(folder), exposure, on_listening=tell)
+        serve_lab(Lab.create(folder), exposure, writer_routes=workspace_routes, on_listening=tell)
 
 
 @app.command()

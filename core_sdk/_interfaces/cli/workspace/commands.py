@@ -17,7 +17,7 @@ from core_sdk._interfaces.signatures import Argument, Option
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.following import Following
 from core_sdk._workspace.pushing import Pushed, Pusher
-from core_sdk._workspace.wire import VERSION, Announcement
+from core_sdk._workspace.questions import QUESTIONS
 
 _MOST_SHOWN = 20
 
@@ -50,7 +50,7 @@ def login(
     token = click.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
     known = Login(name=name or name_of(url, taken), url=url.rstrip("/"), token=token.strip())
     with WorkspaceConnection(known.url, known.token) as connection:
-        connection.announce(Announcement(VERSION, "", [], []))
+        connection.ask("left_out", QUESTIONS["left_out"].encoded((), {}))  # which whoever reads may ask
     log_in(known)
     click.echo(f"{known.url} is {known.name} from now on")
 
