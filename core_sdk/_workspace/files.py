@@ -31,7 +31,7 @@ _WHOLE = re.compile(
 )
 _MEDIA = re.compile(r"media/([^/]+)")
 _CODE = re.compile(r"code/([0-9a-f]{64})\.tar\.gz")
-_CHECKPOINT = re.compile(rf"checkpoints/([^/\0]{{1,255}})/({_PART}(?:/{_PART}){{0,30}})")
+_CHECKPOINT = re.compile(rf"checkpoints/({_PART})/({_PART}(?:/{_PART}){{0,30}})")
 _RANK = re.compile(rf"{_ATTEMPT}\.(?:rank{_ATTEMPT}\.)?journal")
 
 CHANGES = "changes.journal"

@@ -32,7 +32,7 @@ from core_sdk._home.journal import decode_line
 from core_sdk._home.media import is_content_of
 from core_sdk._home.spool.pieces import Arrived
 from core_sdk._home.spool.receiver import OtherContentError, append
-from core_sdk._home.storage import DirectoryStorage, check_storage_id
+from core_sdk._home.storage import DirectoryStorage, check_file_name, check_storage_id
 from core_sdk._workspace.files import Kind, checkpoint_file, code_digest, is_renumbered, kind_of
 from core_sdk._workspace.numbering import allot
 from core_sdk._workspace.wire import (
@@ -45,7 +45,7 @@ from core_sdk._workspace.wire import (
     PieceAnswers,
     PieceHead,
 )
-from core_sdk.errors import CheckpointDamagedError, CoreSDKError
+from core_sdk.errors import CheckpointDamagedError, CoreSDKError, UnsafePathError
 
 
 class ReceivedRecord(msgspec.Struct, kw_only=True):
@@ -100,8 +100,11 @@ class RecordReceiver:
 
     def _store(self, parts: Path, storage_id: str, named: RecordedCheckpoint) -> CheckpointArrival:
         """Verifies the files that have arrived, and stores them. Damaged ones are removed, and can be sent again."""
-        for name in (each for each in named.resources if each.endswith("/")):
-            (parts / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            for name in (each for each in named.resources if each.endswith("/")):
+                (parts / check_file_name(name)).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except UnsafePathError as error:  # the record came from elsewhere, too
+            return CheckpointArrival(problem=str(error))
         with file_lock(self._home.root / "received.lock"):
             try:
                 with DirectoryStorage(self._home.checkpoints).receive(storage_id) as directory:

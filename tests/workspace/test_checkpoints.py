@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
+from home.journals import new_trial, record, stored
 from workspace.workspaces import pushed, served
 
 from core_sdk import core
 from core_sdk._home import Home, open_view
 from core_sdk._home.storage import DirectoryStorage
 from core_sdk._workspace.connection import WorkspaceConnection
+from core_sdk._workspace.receiving import RecordReceiver
 from core_sdk._workspace.wire import PIECE_BYTES, AskedCheckpoint, Extent, piece_of
 
 SIZE_BYTES = 2 * PIECE_BYTES + 1000
@@ -102,3 +105,15 @@ def test_damaged_files_are_not_stored(home: Home, workspace: Home) -> None:
     assert len(first.problems) == 1 and storage_id in first.problems[0]
     assert second.problems == []
     DirectoryStorage(workspace.checkpoints).verify(storage_id)
+
+
+def test_directories_that_a_record_names_stay_inside(workspace: Home) -> None:
+    """The record has come from another machine, and may say anything."""
+    record(new_trial(workspace), msgspec.structs.replace(stored("a", 1), resources={"../../outside/": 0}))
+    receiver = RecordReceiver(workspace)
+
+    begun = receiver.checkpoint(1, "a", is_complete=False)
+    arrival = receiver.checkpoint(1, "a", is_complete=True)
+
+    assert (begun.problem, arrival.is_stored, "outside" in arrival.problem) == ("", False, True)
+    assert not (workspace.root / "outside").exists()

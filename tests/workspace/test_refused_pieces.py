@@ -86,6 +86,8 @@ def test_a_piece_with_a_wrong_checksum_is_refused() -> None:
         "media/x.png",
         "profiles/..",
         "checkpoints/a/../../x",
+        "checkpoints/../home.json",
+        "checkpoints/./x",
         "code/../../home.json",
         "/etc/passwd",
         "1.journal\n",

@@ -19,7 +19,7 @@ error, and the training goes on with it. Checksums are computed as fast as memor
 """
 
 from core_sdk._home.storage._manifest import without
-from core_sdk._home.storage._names import METADATA_NAME, check_storage_id
+from core_sdk._home.storage._names import METADATA_NAME, check_file_name, check_storage_id
 from core_sdk._home.storage._open import check_storage, open_storage, storage_from_url
 from core_sdk._home.storage._shard import Shard, ShardUnion, file_conflicts, unite
 from core_sdk._home.storage._space import explained_by_disk
