@@ -63,7 +63,7 @@ def command(directory: Path, *arguments: str, **variables: str) -> tuple[int, st
         [sys.executable, "-m", "core_sdk._interfaces.cli", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         cwd=directory,
         env=os.environ | variables,
     )

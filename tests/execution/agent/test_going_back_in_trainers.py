@@ -95,9 +95,48 @@ if __name__ == "__main__":
 """
 
 
-def run(directory: Path, source: str) -> tuple[int, str]:
+# The third pass makes the loss NaN, once.
+BY_CREATORS = """
+from pathlib import Path
+import torch
+from torch.utils.data import TensorDataset
+from core_sdk.sgd import PyTorchTrainer
+
+
+def data_creator(config):
+    x = torch.linspace(-1, 1, 64).unsqueeze(1)
+    return TensorDataset(x, 2 * x + 1), TensorDataset(x[::8], 2 * x[::8] + 1)
+
+
+class Loss(torch.nn.MSELoss):
+    def forward(self, output, target):
+        loss = super().forward(output, target)
+        if Path("trouble").exists() and not Path("over").exists():
+            Path("over").touch()
+            loss = loss * float("nan")
+        return loss
+
+
+if __name__ == "__main__":
+    with PyTorchTrainer(
+        lambda config: torch.nn.Linear(1, 1),
+        data_creator,
+        lambda model, config: torch.optim.SGD(model.parameters(), lr=0.1),
+        loss_creator=Loss,
+        batch_size=8,
+    ) as trainer:
+        while trainer.epoch < 5:
+            if trainer.epoch == 2:
+                Path("trouble").touch()
+            trainer.train()
+"""
+
+
+def run(
+    directory: Path, source: str, guard_words: str = "loss not_finite action=go_back skip_batches=0"
+) -> tuple[int, str]:
     (directory / "train.py").write_text(source)
-    guard = ["--guard", "loss not_finite action=go_back skip_batches=0"]
+    guard = ["--guard", guard_words]
     command = [sys.executable, "-m", "core_sdk._interfaces.cli", "run", *guard, "--", sys.executable, "train.py"]
     options = {"capture_output": True, "text": True, "timeout": 150}
     finished = subprocess.run(command, cwd=directory, env=dict(os.environ), **options)  # type: ignore[call-overload]
@@ -130,4 +169,15 @@ def test_a_trainer_goes_back_and_leaves_out_the_batches(tmp_path: Path, home: Ho
     assert trial.num_attempts == 2, output
     losses = [each.metrics["loss"] for each in trial.iter_metrics("training")]
     assert len(losses) == 19
+    assert all(loss == loss for loss in losses)
+
+
+def test_a_trainer_of_creators_goes_back(tmp_path: Path, home: Home) -> None:
+    """A pass is a report of the trainer; it begins the passes since its newest checkpoint again."""
+    status, output = run(tmp_path, BY_CREATORS, "train_loss not_finite action=go_back")
+
+    trial = Tracker().get_trial(1)
+    assert (status, trial.state.name, trial.num_attempts) == (0, "COMPLETED", 2), output
+    losses = [each.metrics["train_loss"] for each in trial.iter_metrics("training")]
+    assert len(losses) == 5
     assert all(loss == loss for loss in losses)
