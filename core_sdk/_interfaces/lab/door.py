@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -35,6 +36,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from core_sdk._ground.files import explained
+from core_sdk._ground.version import __version__
 from core_sdk._home import Home
 from core_sdk._interfaces.lab.audit import AuditLog
 from core_sdk._interfaces.lab.figures import CONTENT_TYPE, ServerFigures
@@ -43,14 +45,23 @@ from core_sdk._interfaces.lab.last_uses import LastUses
 from core_sdk._interfaces.lab.people import Credential
 from core_sdk._interfaces.lab.people_routes import COOKIE, PeopleRoutes
 from core_sdk._interfaces.lab.roles import Grant, Verdict, judge
-from core_sdk._interfaces.lab.routes import GuardedRoute, Passed, RouteTable, WriterRoutes, of_workspace, of_writers
+from core_sdk._interfaces.lab.routes import (
+    REFUSED,
+    GuardedRoute,
+    Passed,
+    RouteTable,
+    WriterRoutes,
+    of_workspace,
+    of_writers,
+)
 from core_sdk._interfaces.lab.site import Site
 from core_sdk._interfaces.lab.workspaces import Workspaces
 from core_sdk._interfaces.server.app import FILES, PREFIX, answer_failure, confined, json_answer
-from core_sdk._interfaces.server.asker import Asker, set_asker
+from core_sdk._interfaces.server.asker import set_asker
 from core_sdk._interfaces.server.connections import vouch
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.pages import PageFile, answer_with_file
+from core_sdk._interfaces.server.routes.home import HomeAnswer, home
 from core_sdk._interfaces.server.security import ACTION_HEADER, TICKET_S, only
 from core_sdk.errors import CoreSDKError
 
@@ -61,6 +72,7 @@ _WATCH_S = 0.5
 """The longest time for which a stream goes on that is not allowed any more."""
 MOST_REQUESTS = 64
 """The requests and open pages that one person may have at a time."""
+_LAB_PAGE = "/lab.html"
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
 
 
@@ -87,28 +99,30 @@ class _Running:
 
 
 class Door:
-    """An ASGI application. `page` is that of a workspace, and `lab_page` that of the lab."""
+    """An ASGI application. The page of the lab lies beside that of a workspace, as `/lab.html`."""
 
     def __init__(
         self,
         lab: Lab,
         site: Site,
         page: Mapping[str, PageFile],
-        lab_page: Mapping[str, PageFile],
         writer_routes: WriterRoutes | None = None,
     ) -> None:
         self._lab = lab
         self._site = site
         self._page = page
-        self._lab_page = {**page, **lab_page}
+        self._lab_page = {**page, "/": page[_LAB_PAGE]}
         self.workspaces = Workspaces(lab, writer_routes)
         self._log = AuditLog(lab.log)
         self._last_uses = LastUses(lab.last_uses)
         self._figures = ServerFigures()
         people = PeopleRoutes(lab, site, self._last_uses)
-        ticket = GuardedRoute(f"{PREFIX}/ticket", "GET", "reader", is_of_nothing=True, endpoint=self._answer_ticket)
+        own = [
+            GuardedRoute(f"{PREFIX}/ticket", "GET", "reader", is_of_nothing=True, endpoint=self._answer_ticket),
+            GuardedRoute(f"{PREFIX}/home", "GET", "reader", is_of_nothing=True, endpoint=self._answer_home),
+        ]
         programs = of_writers(writer_routes(Home(lab.root))) if writer_routes else []
-        self.of_workspaces = RouteTable([ticket, *people.of_workspaces(), *of_workspace(), *programs])
+        self.of_workspaces = RouteTable([*own, *people.of_workspaces(), *of_workspace(), *programs])
         self.of_lab = RouteTable(
             [
                 GuardedRoute("/health", "GET", "nothing", endpoint=self._answer_health),
@@ -321,7 +335,7 @@ class Door:
         workspace = await self.workspaces.get(passed.workspace)
         if workspace is None:
             raise refusal("unknown_workspace")
-        set_asker(Asker(passed.grant.person, judge(passed.grant, "writer", passed.workspace) == "yes"))
+        set_asker(passed.asker)
         app = workspace.writers if passed.route.is_of_records else workspace.app
         await app({**scope, "root_path": f"/w/{passed.workspace}"}, receive, send)
 
@@ -356,6 +370,22 @@ class Door:
             "core_sdk_workspaces_open": ("The workspaces that are being served.", float(len(self.workspaces.open))),
         }
         return Response(self._figures.text(gauges), media_type=CONTENT_TYPE)
+
+    async def _answer_home(self, request: Request) -> Response:
+        """Says what a workspace holds.
+
+        Nobody is told where the server keeps it, and a link tells of its trial only.
+        """
+        passed: Passed = request.state.passed
+        name = passed.workspace or ""
+        workspace = await self.workspaces.get(name)
+        if workspace is None:
+            raise refusal("unknown_workspace")
+        set_asker(passed.asker)
+        if passed.grant is not None and passed.grant.trial_id is not None:
+            return json_answer(HomeAnswer(name, __version__, 1, 0, 0, 0, [], False, False, None, list(REFUSED)))
+        answer = await run_in_threadpool(home, workspace.shared)
+        return json_answer(msgspec.structs.replace(answer, location=name, refuses=list(REFUSED)))
 
     async def _answer_ticket(self, request: Request) -> Response:
         passed: Passed = request.state.passed

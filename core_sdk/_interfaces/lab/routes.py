@@ -17,8 +17,9 @@ from starlette.routing import Route as Mounted
 from starlette.routing import compile_path
 
 from core_sdk._home import Home
-from core_sdk._interfaces.lab.roles import Grant, Need
+from core_sdk._interfaces.lab.roles import Grant, Need, judge
 from core_sdk._interfaces.server.app import PREFIX
+from core_sdk._interfaces.server.asker import Asker
 from core_sdk._interfaces.server.route import Action
 from core_sdk._interfaces.server.routes.table import ROUTES
 from core_sdk._workspace.routes import ReaderRoute
@@ -26,6 +27,9 @@ from core_sdk._workspace.routes import ReaderRoute
 Endpoint = Callable[[Request], Awaitable[Response]]
 WriterRoutes = Callable[[Home], Sequence[Mounted]]
 """Makes routes of a home, at addresses below `/api/v1`, that only writers may call."""
+
+OWN = ("/home",)
+"""The questions that the door answers itself."""
 
 LINKED = (
     "/trials/{trial_id}",
@@ -54,6 +58,9 @@ NOT_IN_A_LAB = (
     "/queue",
 )
 """What a page over a home of one's own does, and a lab does for nobody."""
+
+REFUSED = tuple(re.sub(r"^/|/{\w+}|/actions", "", path) for path in NOT_IN_A_LAB)
+"""The same as the page calls it, such as `trials/pause`."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,11 @@ class Passed:
     """Those in the address."""
 
     @property
+    def asker(self) -> Asker:
+        """The one who asks, as the application of the workspace knows them."""
+        return Asker(self.person, judge(self.grant, "writer", self.workspace) == "yes")
+
+    @property
     def person(self) -> str:
         return self.grant.person if self.grant else ""
 
@@ -125,6 +137,7 @@ def of_workspace() -> list[GuardedRoute]:
             is_of_one_trial=one.path in LINKED and one.method == "GET",
         )
         for one in ROUTES
+        if one.path not in OWN
     ]
 
 

@@ -28,7 +28,6 @@ logger = logging.getLogger("core_sdk.server")
 MOST_CONNECTIONS = 4096
 _GRACE_S = 10
 """How long requests may take that are being answered when the server is told to end."""
-_PAGE = Path(__file__).with_name("page")
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def serve_lab(
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(each) for each in listen(host, port)]
         site = site_at(sockets[0].getsockname()[1])
-        door = Door(lab, site, read_page(), read_page(_PAGE), writer_routes)
+        door = Door(lab, site, read_page(), writer_routes)
         stack.callback(door.workspaces.close)
         server = make_lab_server(door, exposure, lambda: on_listening(site))
         with contextlib.suppress(KeyboardInterrupt):  # the server ends well, and raises it again

@@ -28,7 +28,7 @@ SITE = Site(
     proxies=(ipaddress.ip_network("10.0.0.0/24"),),
     person_header="x-forwarded-user",
 )
-LAB_PAGE = {"/": PageFile(b"<!doctype html><title>lab</title>", "text/html; charset=utf-8", '"3"')}
+LAB_PAGE = PageFile(b"<!doctype html><title>lab</title>", "text/html; charset=utf-8", '"3"')
 DAY_S = 86400.0
 NOBODIES = ("nobody", "expired", "revoked")
 ASKERS = (*NOBODIES, "reader", "writer", "owner", "stranger", "link", "invited", "prometheus")
@@ -69,7 +69,7 @@ class LabVisitor:
         people.change(lambda before: _expired(before, expired.id))
         self.secrets["invited"] = people.issue("invitation", "guest", DAY_S, workspace="vision", role="owner")[0]
         self.secrets["prometheus"] = people.issue("metrics", "owner", DAY_S)[0]
-        self.door = Door(self.lab, SITE, PAGE, LAB_PAGE)
+        self.door = Door(self.lab, SITE, {**PAGE, "/lab.html": LAB_PAGE})
 
     def token(self, workspace: str, person: str) -> str:
         return self.lab.people.issue("token", person, DAY_S, workspace=workspace)[0]

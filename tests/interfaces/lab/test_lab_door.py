@@ -43,7 +43,7 @@ def wanted(asker: str, route: GuardedRoute, *, is_of_lab: bool) -> str:
     if path in NOT_IN_A_LAB:
         return "not_in_a_lab"
     if asker == "link":
-        is_its_own = path in ("/session", "/ticket") or (route.method == "GET" and path in LINKED)
+        is_its_own = path in ("/session", "/ticket", "/home") or (route.method == "GET" and path in LINKED)
         return "" if is_its_own else "not_allowed"
     is_for_owners = path.startswith("/people")
     is_for_writers = path.startswith("/links") or (route.method != "GET" and route.path not in READERS_POSTS)
@@ -146,7 +146,7 @@ def test_the_page_and_the_health_need_nobody(lab: LabVisitor) -> None:
 
     assert found == {path: file.content for path, file in PAGE.items()}
     assert lab.ask("nobody", "GET", "/w/missing/main.js").status == 200
-    assert lab.ask("nobody", "GET", "/").content == LAB_PAGE["/"].content
+    assert lab.ask("nobody", "GET", "/").content == LAB_PAGE.content
     assert lab.ask("nobody", "GET", "/main.js").content == PAGE["/main.js"].content
     assert lab.ask("nobody", "GET", "/health", host="10.0.0.1").json == {"status": "ok"}
 
@@ -160,6 +160,18 @@ def test_the_page_knows_whether_its_reader_may_act(lab: LabVisitor) -> None:
         "writer": True,
         "owner": True,
     }
+
+
+def test_a_link_tells_of_no_other_trial(lab: LabVisitor) -> None:
+    """The home, as a link shows it, says neither how many trials there are nor where they lie."""
+    lab.ask("reader", "GET", "/w/vision/api/v1/runs")  # which is answered once all is read
+
+    of_link, of_reader = (lab.ask(one, "GET", "/w/vision/api/v1/home").json for one in ("link", "reader"))
+
+    assert (of_link["num_trials"], of_reader["num_trials"]) == (1, 3)
+    assert of_link["location"] == of_reader["location"] == "vision"
+    assert "trials/pause" in of_link["refuses"]
+    assert not of_link["can_act"]
 
 
 def test_a_reader_sees_what_a_writer_has_done(lab: LabVisitor) -> None:

@@ -26,6 +26,8 @@ class HomeAnswer(msgspec.Struct, frozen=True):
     """False if this server only reads."""
     reading: Reading | None
     """The part of the records that is read, of a server that has just begun to: all other questions wait for that."""
+    refuses: list[str] = []
+    """What this server does for nobody, such as `trials/pause` or `queue`; a page over one's own home has none."""
 
 
 def home(shared: SharedView) -> HomeAnswer:

@@ -27,3 +27,9 @@ export function useCanAct() {
   const home = useContext(Home);
   return home === undefined || home.can_act;
 }
+
+/** Returns whether this server does this for somebody: a lab's server starts and ends no training. */
+export function useDoes() {
+  const home = useContext(Home);
+  return (/** @type {string} */ name) => !home?.refuses.includes(name);
+}

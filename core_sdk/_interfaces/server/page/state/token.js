@@ -6,7 +6,7 @@
 
 const NAME = "core-sdk.key";
 /** A lab has a page for each workspace at one address: the key of one is none for another. */
-const PLACE = `${NAME}${location.pathname}`;
+const PLACE = `${NAME}${globalThis.location?.pathname ?? "/"}`;
 const PATIENCE_MS = 300;
 
 let key = "";

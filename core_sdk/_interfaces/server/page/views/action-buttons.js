@@ -3,7 +3,7 @@
 import { html, useState } from "../preact.js";
 import { Dialog } from "../parts/dialog.js";
 import { Menu } from "../parts/menu.js";
-import { useCanAct } from "../state/home.js";
+import { useCanAct, useDoes } from "../state/home.js";
 import { splitNames } from "../state/place.js";
 import { ACTIONS, Doing, idOf, perform } from "./actions.js";
 import { isEnter, withText } from "../parts/field.js";
@@ -39,6 +39,7 @@ export function ActionMenu({ kind, rows, onDone, label }) {
 function useActions({ kind, rows, onDone, onDeleted }) {
   const [asked, setAsked] = useState(/** @type {Action | null} */ (null));
   const canAct = useCanAct();
+  const does = useDoes();
   const start = async (/** @type {Action} */ action) => {
     if (action.question) return setAsked(action);
     await perform(
@@ -51,7 +52,12 @@ function useActions({ kind, rows, onDone, onDeleted }) {
   const dialog =
     asked &&
     html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} onDeleted=${onDeleted} />`;
-  return { choices: ACTIONS[kind].filter(({ fits, isForOne }) => rows.some(fits) && !(isForOne && rows.length > 1)), start, dialog, canAct };
+  return {
+    choices: ACTIONS[kind].filter(({ name, fits, isForOne }) => does(`${kind}/${name}`) && rows.some(fits) && !(isForOne && rows.length > 1)),
+    start,
+    dialog,
+    canAct,
+  };
 }
 
 const nameOf = (/** @type {Action} */ { label, question }) => (question ? `${label} …` : label);

@@ -4,6 +4,7 @@ import { html } from "../preact.js";
 import { saveFrom } from "../parts/saving.js";
 import { sayFailure } from "../parts/toast.js";
 import { address, get } from "../state/api.js";
+import { useDoes } from "../state/home.js";
 /** @import { Question } from "api" */
 /** @import { ComponentChildren } from "preact" */
 
@@ -13,6 +14,8 @@ import { address, get } from "../state/api.js";
  * @param {{path: Question["path"], query?: Record<string, string>, kind?: string, children: ComponentChildren}} props
  */
 export function FileLink({ path, query = {}, kind = "", children }) {
+  const does = useDoes();
+  if (!does(`${path[0]}/${path.at(-1)}`)) return html`<span class=${kind}>${children}</span>`;
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
     try {

@@ -44,7 +44,7 @@ export function Shell() {
     <header class="head">
       <a class="brand" href=${linkTo(["runs"])} aria-label="Core SDK"><img src="icon.svg" alt="" /><span>Core SDK</span></a>
       <nav aria-label="Views">
-        ${LINKS.map(([name, title]) => html`<a href=${linkTo([name])} aria-current=${name === first ? "page" : undefined}>${title}</a>`)}
+        ${LINKS.filter(([name]) => !home?.refuses.includes(name)).map(([name, title]) => html`<a href=${linkTo([name])} aria-current=${name === first ? "page" : undefined}>${title}</a>`)}
       </nav>
       <span class="spread"></span>
       ${home && html`<span class="home" title=${home.location}>${home.location}</span>`}

@@ -102,7 +102,10 @@ function Tokens({ me, onProblem }) {
     event.preventDefault();
     const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
     const body = { workspace: form.get("workspace"), role: form.get("role"), days: Number(form.get("days")), label: form.get("label") };
-    await post("api/v1/tokens/actions/create", body).then(({ token }) => setMade(token), (error) => onProblem(told(error)));
+    await post("api/v1/tokens/actions/create", body).then(
+      ({ token }) => setMade(token),
+      (error) => onProblem(told(error)),
+    );
     load();
   };
   const revoke = (/** @type {Row} */ row) => post(`api/v1/tokens/${row.id}/actions/revoke`).then(load, (error) => onProblem(told(error)));
@@ -111,7 +114,7 @@ function Tokens({ me, onProblem }) {
     <${Rows} rows=${rows} onRevoke=${revoke} />
     <form onSubmit=${create}>
       <select name="workspace" aria-label="workspace">
-        ${Object.keys(me.workspaces).map((name) => html`<option key=${name}>${name}</option>`)}
+        ${Object.keys(me.workspaces).map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
       </select>
       <${RoleChoice} />
       <label><input name="days" type="number" min="1" max="366" value="90" /> days</label>
@@ -187,5 +190,5 @@ function Rows({ rows, onRevoke }) {
 }
 
 function RoleChoice() {
-  return html`<select name="role" aria-label="role">${ROLES.map((role) => html`<option key=${role}>${role}</option>`)}</select>`;
+  return html`<select name="role" aria-label="role">${ROLES.map((role) => html`<option key=${role} value=${role}>${role}</option>`)}</select>`;
 }

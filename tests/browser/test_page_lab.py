@@ -1,0 +1,99 @@
+"""The page of a lab in a browser: a one-time link, the workspaces, a token, a link to one trial."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from browser.seeing import PATIENCE_MS, expect
+from home.journals import new_trial, record, report
+from interfaces.lab.lab_server import DAY_S, LabServer, new_lab, serving_lab, write_certificate
+from parts import needs
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+@pytest.fixture(params=["http", "https"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LabServer]:
+    lab, token = new_lab(tmp_path / "lab")
+    for number in range(2):
+        record(new_trial(lab.home("vision"), f"trial-{number}"), report(1, loss=0.5))
+    options = write_certificate(tmp_path, 1) if request.param == "https" else []
+    with serving_lab(lab, token, *options) as server:
+        yield server
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(ignore_https_errors=True)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert errors == []
+
+
+def invitation(server: LabServer) -> str:
+    secret, _ = server.lab.people.issue("invitation", "guest", DAY_S, workspace="vision", role="owner")
+    return f"{server.url}/#invitation={secret}"
+
+
+@needs("browser")
+def test_a_guest_signs_in_and_sees_a_workspace(server: LabServer, page: Page) -> None:
+    """A one-time link leads to the workspaces, a reload and a second tab stay signed in, and signing out ends it."""
+    page.goto(invitation(server))
+    expect(page.get_by_role("link", name="vision")).to_be_visible()
+    assert page.url == f"{server.url}/"
+    page.reload()
+    page.get_by_role("link", name="vision").click()
+    expect(page.get_by_text("trial-1")).to_be_visible()
+    expect(page.get_by_role("link", name="Queue")).to_have_count(0)
+
+    second = page.context.new_page()
+    second.goto(f"{server.url}/w/vision/#/trials/1")
+    expect(second.get_by_text("trial-0").first).to_be_visible()
+    page.goto(f"{server.url}/")
+    page.get_by_role("button", name="Sign out").click()
+
+    expect(page.get_by_text("You are not signed in")).to_be_visible()
+    second.reload()
+    expect(second.get_by_text("this needs somebody who has signed in").first).to_be_visible()
+
+
+@needs("browser")
+def test_an_owner_makes_tokens_and_one_time_links(server: LabServer, page: Page) -> None:
+    """The page of the lab shows a new token once, and a link that signs another person in."""
+    page.goto(invitation(server))
+    page.get_by_role("button", name="Make a token").click()
+    token = page.get_by_text("Copy it now").locator("code").inner_text()
+    page.get_by_placeholder("name or address").fill("bob")
+    page.get_by_role("button", name="Make a one-time link").click()
+    link = page.get_by_text("It signs in whoever").locator("code").inner_text()
+
+    assert re.fullmatch(rf"{re.escape(server.url)}/#invitation=lab_[0-9a-f]{{64}}", link)
+    page.reload()
+    expect(page.get_by_text("Copy it now")).to_have_count(0)
+    page.get_by_role("row").filter(has_text="token").get_by_role("button", name="Revoke").first.click()
+    expect(page.get_by_role("row").filter(has_text="guest")).to_have_count(2)  # a member, with a session
+    assert token not in page.content()
+
+
+@needs("browser")
+def test_a_link_shows_one_trial_to_whoever_has_it(server: LabServer, page: Page) -> None:
+    """A link opens its trial, without buttons, and neither the table nor another trial."""
+    secret, _ = server.lab.people.issue("link", "ada", DAY_S, workspace="vision", role="reader", trial_id=1)
+
+    page.goto(f"{server.url}/w/vision/#token={secret}/trials/1")
+
+    expect(page.get_by_text("trial-0").first).to_be_visible()
+    assert secret not in page.url
+    expect(page.get_by_role("button", name="Delete")).to_have_count(0)
+    page.goto(f"{server.url}/w/vision/#/trials/2")
+    expect(page.get_by_text("your role does not allow this").first).to_be_visible()
+    expect(page.get_by_text("trial-1")).to_have_count(0)
