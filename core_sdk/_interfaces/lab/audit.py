@@ -43,7 +43,8 @@ class AuditLog:
 
     def write(self, person: str, by: str, what: str, status: int = 0, address: str = "") -> None:
         """Appends a line by one write. Raises `OSError`."""
-        deed = Deed(time.time(), person, by, re.sub(SECRET, "…", what), status, address)
+        told = re.sub(SECRET, "…", what).encode(errors="backslashreplace").decode()  # an address may hold anything
+        deed = Deed(time.time(), person, by, told, status, address)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with self._lock, opened(self._path, flags, mode=0o600) as descriptor:
             write_whole(descriptor, msgspec.json.encode(deed) + b"\n")

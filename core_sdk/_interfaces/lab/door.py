@@ -155,7 +155,8 @@ class Door:
         route = passed.route.path if passed else "page" if passing.is_page else "refused"
         method = scope["method"] if scope["method"] in _METHODS else "other"
         self._figures.count(route, method, status, seconds)
-        if passing.is_page or method in ("GET", "HEAD") or (passing.grant is None and passed is None):
+        is_question = method in ("GET", "HEAD") or (passed is not None and passed.route.need == "reader")
+        if passing.is_page or is_question or (passing.grant is None and passed is None):
             return
         grant = passing.grant
         client = scope.get("client")

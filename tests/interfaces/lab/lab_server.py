@@ -6,9 +6,10 @@ import contextlib
 import datetime
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import requests
 from cryptography import x509
@@ -35,9 +36,9 @@ class LabServer:
         headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
         return requests.get(f"{self.url}{path}", headers=headers, stream=stream, timeout=TIMEOUT_S)
 
-    def act(self, path: str, body: object) -> requests.Response:
+    def act(self, path: str, body: Mapping[str, Any]) -> requests.Response:
         headers = {"Authorization": f"Bearer {self.token}", "X-Core-SDK-Action": "1"}
-        return requests.post(f"{self.url}{path}", headers=headers, json=body, timeout=TIMEOUT_S)
+        return requests.post(f"{self.url}{path}", headers=headers, json=dict(body), timeout=TIMEOUT_S)
 
 
 def new_lab(root: Path) -> tuple[Lab, str]:

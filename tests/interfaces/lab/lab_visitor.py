@@ -19,6 +19,7 @@ from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.people import People
 from core_sdk._interfaces.lab.site import Site
 from core_sdk._interfaces.server.pages import PageFile
+from core_sdk._workspace.routes import workspace_routes
 
 HOST = "lab.example"
 PROXY = "10.0.0.7"
@@ -69,7 +70,7 @@ class LabVisitor:
         people.change(lambda before: _expired(before, expired.id))
         self.secrets["invited"] = people.issue("invitation", "guest", DAY_S, workspace="vision", role="owner")[0]
         self.secrets["prometheus"] = people.issue("metrics", "owner", DAY_S)[0]
-        self.door = Door(self.lab, SITE, {**PAGE, "/lab.html": LAB_PAGE})
+        self.door = Door(self.lab, SITE, {**PAGE, "/lab.html": LAB_PAGE}, workspace_routes)
 
     def token(self, workspace: str, person: str) -> str:
         return self.lab.people.issue("token", person, DAY_S, workspace=workspace)[0]
@@ -96,7 +97,7 @@ class LabVisitor:
     async def _request(self, one: Asked) -> Answer:
         secret = self.secrets.get(one.asker)
         named = {"host": HOST} | ({"authorization": f"Bearer {secret}"} if secret else {}) | dict(one.headers)
-        raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
+        raw = [(name.replace("_", "-").encode(), value.encode("latin-1", "replace")) for name, value in named.items()]
         return await request(self.door, one.method, one.path, raw, one.body, one.client)
 
     def close(self) -> None:

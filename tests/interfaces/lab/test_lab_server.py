@@ -20,7 +20,9 @@ from core_sdk._home import Home, open_view
 from core_sdk._interfaces.lab.backup import back_up, restore
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.site import plan_site
-from core_sdk.errors import CoreSDKError
+from core_sdk._workspace.connection import WorkspaceConnection
+from core_sdk._workspace.pushing import Pusher
+from core_sdk.errors import CoreSDKError, WorkspaceRefusedError
 
 API = "/w/vision/api/v1"
 
@@ -202,3 +204,29 @@ def test_a_header_that_names_people_needs_a_named_proxy() -> None:
     """Nobody can be believed who they are by a header that everybody may send."""
     with pytest.raises(ValueError, match="--proxy"):
         plan_site("127.0.0.1", 8700, url=None, has_tls=False, proxies=(), person_header="X-User")
+
+
+def test_a_home_sends_its_trials_to_a_workspace_of_the_lab(tmp_path: Path) -> None:
+    """A writer's token sends records, which readers then see. A reader's or a revoked one sends none."""
+    lab, token = new_lab(tmp_path / "lab")
+    home = Home.create(tmp_path / "home")
+    record(new_trial(home, "sent", lr=0.1), report(1, loss=0.5))
+    with serving_lab(lab, token) as server:
+        reader, _ = lab.people.issue("token", "ada", DAY_S, workspace="vision", role="reader")
+        writer, made = lab.people.issue("token", "ada", DAY_S, workspace="vision", role="writer")
+
+        with pytest.raises(WorkspaceRefusedError):
+            push(home, f"{server.url}/w/vision", reader)
+        push(home, f"{server.url}/w/vision", writer)
+        lab.people.revoke(made.id)
+        record(new_trial(home, "late"), report(1, loss=0.5))
+        with pytest.raises(WorkspaceRefusedError):
+            push(home, f"{server.url}/w/vision", writer)
+
+        wait_for(lambda: server.get(f"{API}/home", reader).json()["num_trials"] == 1, TIMEOUT_S)
+        assert server.get(f"{API}/trials/1", reader).json()["trial"]["hparams"] == {"lr": 0.1}
+
+
+def push(home: Home, url: str, token: str) -> None:
+    with WorkspaceConnection(url, token) as connection:
+        Pusher(home, connection, with_checkpoints=False).push(home.trial_ids())
