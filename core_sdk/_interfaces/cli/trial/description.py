@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from typing import Any
 
@@ -17,10 +18,12 @@ from core_sdk._home.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.rows import properties_of
 from core_sdk._interfaces.render.text import MOST_LISTED, format_size, format_time, more_than
-from core_sdk.errors import RecordDamagedError
+from core_sdk.errors import CoreSDKError, RecordDamagedError
 
 _NUM_ALERTS = 10
 _NUM_LINES = 30
+_USUAL_POLICY = {"save_trial_best": 1, "save_trial_latest": 1}
+_GC = "`core-sdk checkpoint gc --save-trial-best 1 --save-trial-latest 1`"
 
 
 def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str, object]]:
@@ -34,6 +37,7 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
         )
         forecast = read_storage_forecast(view, trial_id)
         use = read_machine_use(view, trial_id)
+    freed = _freed_by_policy(home) if forecast is not None and forecast.full is not None else 0
     try:
         command = home.trial(trial_id).read_command()
     except RecordDamagedError as error:
@@ -49,16 +53,32 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
         "command": masked_arguments(command.argv) if command else None,
         "working_directory": command.cwd if command else None,
         "error": failure,
-        "storage_forecast": None if forecast is None else forecast.as_values(),
+        "storage_forecast": None if forecast is None else forecast.as_values() | {"freed_by_policy_bytes": freed},
         "machine_use": None if use is None else use.as_values(),
     }
     media_size = {"Media": f"{len(sizes)} files, {format_size(sum(sizes.values()))}" if sizes else ""}
     told = {"Alerts": [_alert(alert) for alert in alerts], "Error": (failure or "").splitlines()[-_NUM_LINES:]}
-    storage = {"Storage": _storage(forecast) if forecast else "", "Use of the machine": use.words() if use else ""}
+    storage = {
+        "Storage": _storage(forecast, freed) if forecast else "",
+        "Use of the machine": use.words() if use else "",
+    }
     return value, _properties(row, command) | told | media_size | storage | _figures(summary)
 
 
-def _storage(forecast: StorageForecast) -> str:
+def _freed_by_policy(home: Home) -> int:
+    """Returns the size of the checkpoints in directories that the usual policy would not keep, of all trials.
+
+    Those of running trials are kept by every policy.
+    """
+    from core_sdk._home.deletion.collection import Collector, Request  # storages, which are slow to import
+
+    with Collector(home, Request(policy=_USUAL_POLICY)) as collector, contextlib.suppress(CoreSDKError):
+        condemned = collector.plan().condemned
+        return sum(verdict.size_bytes for verdict in condemned if verdict.storage.startswith("file:"))
+    return 0
+
+
+def _storage(forecast: StorageForecast, freed_bytes: int) -> str:
     """Says whether the checkpoints that the training will store fit, and what to do if they do not."""
     each = f"{format_size(forecast.size_bytes)} every {brief_duration(forecast.interval_s)}"
     others = f", beside {forecast.num_others} other trials" if forecast.num_others else ""
@@ -66,9 +86,11 @@ def _storage(forecast: StorageForecast) -> str:
     if forecast.full is None:
         return needs if forecast.ends is None else f"has room until the training ends ({needs})"
     if forecast.ends is None:
-        return f"full at {format_time(forecast.full)}, if it still trains then ({needs})"
+        room = f": {_GC} frees {format_size(freed_bytes)}" if freed_bytes else ""
+        return f"full at {format_time(forecast.full)}, if it still trains then ({needs}){room}"
     rather = forecast.fitting_interval_s
-    advice = f": save every {brief_duration(rather)}, or make room" if rather else ": make room"
+    room = "make room" + (f": {_GC} frees {format_size(freed_bytes)}" if freed_bytes else "")
+    advice = f": save every {brief_duration(rather)}, or {room}" if rather else f": {room}"
     return f"full at {format_time(forecast.full)}, before it ends at {format_time(forecast.ends)} ({needs}){advice}"
 
 
