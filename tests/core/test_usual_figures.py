@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
+import torch
 from processes import wait_for
 
 from core_sdk import core
 from core_sdk._analysis.machine_use import read_machine_use
 from core_sdk._ground.data.waits import DataWait
 from core_sdk._home import Home, open_view
+from core_sdk._interfaces.cli.trial.description import describe_trial
 from core_sdk.core._profiler._flops import peak_of
 
 
@@ -45,6 +51,34 @@ def test_a_training_records_its_figures_by_itself(home: Home, monkeypatch: pytes
     assert use.wait_words().endswith(" % for data")
 
 
+# The second rank waits for data for a third of the time.
+RANKS = """
+import time
+from core_sdk import core
+from core_sdk._ground.data.waits import DataWait
+
+with core.init(distributed="torch") as context:
+    for step in range(1, 16):
+        DataWait.of_process.seconds += 0.05 * context.distributed.rank
+        time.sleep(0.1)
+        context.distributed.allgather(step)
+        context.train.report_training_metrics(step, {"loss": 1.0})
+"""
+
+
+def test_the_rank_that_waits_longest_for_data_is_named(tmp_path: Path, home: Home) -> None:
+    """Each rank records its own figures, and `trial describe` has them in one line."""
+    (tmp_path / "train.py").write_text(RANKS)
+    launch = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node", "2", "--", sys.executable]
+    variables = os.environ | {"CORE_SDK_FIGURES_S": "0.2"}
+
+    subprocess.run([*launch, "train.py"], cwd=tmp_path, env=variables, check=True, timeout=120, capture_output=True)
+
+    value, told = describe_trial(home, 1)
+    assert {*value["machine_use"]["data_waits"]} == {0, 1}
+    assert "rank 1 waits longest for data, " in str(told["Use of the machine"])
+
+
 def test_the_profiler_takes_the_place_of_the_usual_figures(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is recorded twice, and after `off()` nothing at all."""
     monkeypatch.setenv("CORE_SDK_FIGURES_S", "600")
@@ -66,6 +100,18 @@ def test_figures_may_be_switched_off(home: Home, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CORE_SDK_FIGURES_S", "often")
     with pytest.raises(ValueError, match="CORE_SDK_FIGURES_S is 'often'; it must be off"):
         core.init()
+
+
+def test_the_operations_of_a_step_are_counted(home: Home) -> None:
+    """Those of a forward and a backward pass; what the device can do is not known of a CPU."""
+    layer = torch.nn.Linear(64, 64, bias=False)
+
+    with core.init() as context, context.profiler.count_flops():
+        layer(torch.ones(8, 64)).sum().backward()
+
+    with open_view(home) as view:
+        row = view.trial(1)
+    assert (row.flops_per_step, row.peak_flops) == (2 * 2 * 8 * 64 * 64, None)
 
 
 def test_flops_give_the_share_that_the_devices_were_used(home: Home) -> None:
