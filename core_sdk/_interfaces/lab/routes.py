@@ -49,7 +49,6 @@ NOT_IN_A_LAB = (
     *(f"/trials/{{trial_id}}/actions/{name}" for name in ("pause", "kill", "resume")),
     *(f"/experiments/{{experiment_id}}/actions/{name}" for name in ("pause", "activate", "cancel", "kill", "settings")),
     # Records name storages by their addresses, and whoever writes could name one that only the server reaches.
-    "/checkpoints/{storage_id}/file",
     "/checkpoints/{storage_id}/actions/verify",
     "/checkpoints/{storage_id}/actions/delete",
     "/experiments/{experiment_id}/retention",

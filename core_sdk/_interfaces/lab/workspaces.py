@@ -55,7 +55,9 @@ class Workspaces:
 
     def _opened(self, name: str) -> OpenWorkspace:
         home = self._lab.home(name)
-        return OpenWorkspace(SharedView(home), self._writer_routes(home) if self._writer_routes else ())
+        return OpenWorkspace(
+            SharedView(home, reaches_outside=False), self._writer_routes(home) if self._writer_routes else ()
+        )
 
     async def end(self) -> None:
         """Ends the streams of all open pages."""

@@ -23,6 +23,7 @@ from core_sdk._home.finding.facts import Facts, facts
 from core_sdk._home.logs.lines import LogFilter, LogLines, LogPage
 from core_sdk._home.media import HomeMedia
 from core_sdk._home.rows import Bins, ExperimentRow, Marks, Outline, Reading
+from core_sdk._home.storages import is_inside
 from core_sdk._interfaces.server.asker import present_asker
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.feed import Feed
@@ -88,10 +89,11 @@ class SharedView:
     `reading` says how far it is, and questions are answered from what was read so far. `wait` waits for its end.
     """
 
-    def __init__(self, home: Home, *, can_act: bool = True) -> None:
+    def __init__(self, home: Home, *, can_act: bool = True, reaches_outside: bool = True) -> None:
         self.home = home
         self.media = HomeMedia(home)
         self._can_act = can_act
+        self._reaches_outside = reaches_outside
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
         """Guards the view."""
@@ -257,6 +259,15 @@ class SharedView:
             raise RequestError(403, "read_only", "this server only reads", "It was started with --read-only.")
         if not self.can_act:
             raise RequestError(403, "read_only", "you may only read here")
+
+    def check_reach(self, storage_url: str) -> None:
+        """Raises `RequestError` for a storage outside of the home, if this server leaves those alone.
+
+        Whoever records into the home could name one that only the server reaches.
+        """
+        if not self._reaches_outside and not is_inside(self.home, storage_url):
+            words = "the files of this checkpoint are not in this workspace"
+            raise RequestError(403, "storage_outside", words, "Download them where they are stored.")
 
     def check_home(self) -> None:
         """Raises `RequestError` if the home was there and is not any more: it was moved or removed."""

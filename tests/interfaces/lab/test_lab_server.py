@@ -16,7 +16,11 @@ from home.journals import new_trial, record, report
 from interfaces.lab.lab_server import DAY_S, TIMEOUT_S, new_lab, serving_lab, write_certificate
 from processes import wait_for
 
+from core_sdk._ground.records import CheckpointStored
 from core_sdk._home import Home, open_view
+from core_sdk._home.storage import DirectoryStorage
+from core_sdk._home.storage._shard import unite
+from core_sdk._home.storages import storage_name
 from core_sdk._interfaces.lab.backup import back_up, restore
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.site import plan_site
@@ -229,4 +233,36 @@ def test_a_home_sends_its_trials_to_a_workspace_of_the_lab(tmp_path: Path) -> No
 
 def push(home: Home, url: str, token: str) -> None:
     with WorkspaceConnection(url, token) as connection:
-        Pusher(home, connection, with_checkpoints=False).push(home.trial_ids())
+        Pusher(home, connection, with_checkpoints=True).push(home.trial_ids())
+
+
+def test_the_files_of_a_checkpoint_are_read_from_its_own_workspace_only(tmp_path: Path) -> None:
+    """A checkpoint that was sent along can be downloaded; one that a record names elsewhere is left alone."""
+    lab, token = new_lab(tmp_path / "lab")
+    secret = lab.add_workspace("secret")
+    home = Home.create(tmp_path / "home")
+    for place, storage_id in ((home, "own"), (secret, "foreign")):
+        storage = DirectoryStorage(place.checkpoints)
+        with storage.stage(storage_id) as staging:
+            Path(staging.path, "weights.bin").write_bytes(storage_id.encode())
+            staging.commit(unite([staging.seal()]), {})
+    names = {"own": storage_name(home, home.checkpoints.as_uri()), "foreign": secret.checkpoints.as_uri()}
+    for storage_id, name in names.items():
+        stored = CheckpointStored(
+            time=0.0,
+            storage_id=storage_id,
+            storage=name,
+            steps_completed=1,
+            metadata={},
+            resources={"weights.bin": len(storage_id)},
+        )
+        record(new_trial(home), stored)
+    with serving_lab(lab, token) as server:
+        push(home, f"{server.url}/w/vision", token)
+        wait_for(lambda: server.get(f"{API}/home").json()["num_trials"] == 2, TIMEOUT_S)
+
+        own = server.get(f"{API}/checkpoints/own/file?name=weights.bin")
+        foreign = server.get(f"{API}/checkpoints/foreign/file?name=weights.bin")
+
+    assert own.content == b"own"
+    assert (foreign.status_code, foreign.json()["error"]["kind"]) == (403, "storage_outside")

@@ -103,6 +103,7 @@ def download(shared: SharedView, storage_id: StorageId, query: CheckpointFileQue
     row = checkpoint(shared, storage_id)
     if query.name not in row.resources or query.name.endswith("/"):
         raise RequestError(404, "no_such_file", "the checkpoint has no file of this name")
+    shared.check_reach(row.storage)
     directory = Path(tempfile.mkdtemp(prefix="core-sdk-download-"))
     try:
         storage = storage_from_url(row.storage)
