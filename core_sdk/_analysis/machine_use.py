@@ -1,7 +1,8 @@
-"""How a trial has used its machines, from the means of the figures that were recorded while it trained."""
+"""How a trial has used its machines, from the means of the figures that were recorded in its last hours."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,12 +12,15 @@ from core_sdk._home.view import View
 
 # A GPU has a series of its own for each figure: `gpu_util.GPU-0f3a…`.
 _OF_GPUS = ("gpu_util", "gpu_used_memory", "gpu_power", "gpu_temperature", "gpu_throttled")
+_NEWEST_MS = 3 * 3600 * 1000
+# Each rank has a handful of figures, and each is a question to the index.
+_MOST_RANKS = 64
 _LEAST_WAIT = 1.0
 """The percentage of the time below which nobody minds that a training waits for data."""
 
 
 class MeanFigure(NamedTuple):
-    """The mean of a figure over the whole trial."""
+    """The mean of a figure over the last hours of a trial."""
 
     rank: Source
     name: str
@@ -25,7 +29,7 @@ class MeanFigure(NamedTuple):
 
 @dataclass(frozen=True)
 class MachineUse:
-    """Means over a trial."""
+    """Means over the last hours of a trial."""
 
     cpu_percent: float | None
     """How busy the processors of its nodes were, also with other things."""
@@ -54,7 +58,7 @@ class MachineUse:
         if self.num_gpus:
             told.append(self._gpu_words())
         if self.cores is not None:
-            told.append(f"its ranks use {self.cores:.1f} cores and {_gibibytes(self.rss_bytes or 0)}")
+            told.append(f"{self._ranks()} use {self.cores:.1f} cores and {_gibibytes(self.rss_bytes or 0)}")
         if self.cpu_percent is not None:
             told.append(f"the processors are {_percent(self.cpu_percent)} busy")
         return "; ".join(filter(None, [*told, self.wait_words()]))
@@ -72,6 +76,9 @@ class MachineUse:
 
     def as_values(self) -> dict[str, Any]:
         return dict(vars(self)) | {"words": self.words()}
+
+    def _ranks(self) -> str:
+        return f"its first {_MOST_RANKS} ranks" if len(self.data_waits) == _MOST_RANKS else "its ranks"
 
     def _gpu_words(self) -> str:
         parts: dict[str, Callable[[float], str]] = {
@@ -119,13 +126,19 @@ def machine_use(figures: Iterable[MeanFigure], mfu: float | None = None) -> Mach
 
 
 def read_machine_use(view: View, trial_id: int) -> MachineUse | None:
-    """Returns how a trial has used its machines; None if nothing was recorded of them, as of one of half a minute."""
+    """Returns how a trial has used its machines in its last hours; None if nothing was recorded of that.
+
+    Of very many ranks the first ones stand for all.
+    """
+    last_ms = int(1000 * (view.trial(trial_id).ended or time.time()))
+    within = last_ms - _NEWEST_MS, last_ms + 1
+    known = view.profile_series(trial_id)
+    ranks = {*sorted({one.rank for one in known if isinstance(one.rank, int)})[:_MOST_RANKS]}
     figures = []
-    for one in view.profile_series(trial_id):
-        if one.group in ("cpu", "process", "gpu"):
-            for bucket in view.buckets(trial_id, one.group, one.name, 1, rank=one.rank, is_profile=True):
-                if bucket.mean is not None:
-                    figures.append(MeanFigure(one.rank, one.name, bucket.mean))
+    for one in (one for one in known if one.group in ("cpu", "process", "gpu") and one.rank in ranks):
+        for bucket in view.buckets(trial_id, one.group, one.name, 1, within=within, rank=one.rank, is_profile=True):
+            if bucket.mean is not None:
+                figures.append(MeanFigure(one.rank, one.name, bucket.mean))
     return machine_use(figures, _mfu(view, trial_id))
 
 
