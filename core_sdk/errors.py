@@ -814,7 +814,7 @@ class WorkspaceError(CoreSDKError):
         super().__init__(f"the workspace {url} {self._words(reason)}")
 
     def _words(self, reason: str) -> str:
-        return f"has not taken what was sent: {reason}"
+        return f"does not do this: {reason}"
 
 
 class WorkspaceUnreachableError(WorkspaceError):

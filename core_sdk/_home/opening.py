@@ -4,11 +4,34 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 from core_sdk._home.folders import Home
 from core_sdk._home.media import HomeMedia
 from core_sdk._home.rows import Reading
 from core_sdk._home.view import View
+from core_sdk.errors import WorkspaceError
+
+
+class HomeElsewhere(Home):
+    """A home whose files lie on a server, so that it only answers the questions of a `View`.
+
+    Whatever needs its files raises `WorkspaceError`.
+    """
+
+    def __init__(self, address: str, view: Callable[[], AbstractContextManager[View]]) -> None:
+        """`view` opens a view of it."""
+        self.address = address
+        self.view = view
+
+    @property
+    def root(self) -> Path:
+        raise WorkspaceError(self.address, "its files lie on its server, and this needs them")
+
+    @root.setter
+    def root(self, root: Path) -> None:
+        raise AttributeError(root)
 
 
 @contextlib.contextmanager
@@ -25,6 +48,10 @@ def open_view(
     called with the progress of reading the records, here and in `refresh`; an exception that it raises ends the
     reading. `media` may know event files already. With `reads=False` the caller reads the records by `refresh_part`.
     """
+    if isinstance(home, HomeElsewhere):
+        with home.view() as view:
+            yield view
+        return
     from core_sdk._home.index import Index  # a database, which most trainings do not need
 
     with Index(home, on_progress, media) as index:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+from core_sdk._home.opening import HomeElsewhere
 from core_sdk._home.pushes import find_login
 from core_sdk._home.view import View
 from core_sdk._workspace.connection import WorkspaceConnection
@@ -22,6 +23,12 @@ def open_workspace(workspace: str) -> Iterator[View]:
     found = find_login(workspace)
     with WorkspaceConnection(found.url, found.token) as connection:
         yield cast(View, _AskedView(connection))
+
+
+def home_of_workspace(workspace: str) -> HomeElsewhere:
+    """Returns the home that is a workspace, by its address or the name of a login. Raises `UnknownWorkspaceError`."""
+    address = find_login(workspace).url
+    return HomeElsewhere(address, lambda: open_workspace(address))
 
 
 class _AskedView:

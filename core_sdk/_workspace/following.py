@@ -18,10 +18,12 @@ from core_sdk._home.folders import Home
 from core_sdk._home.pushes import PushRecord, end_push, find_login, pusher_lock, wanted_pushes
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.pushing import Pushed, Pusher
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, WorkspaceRefusedError
 
 _EVERY_S = 1.0
 _LONGEST_PAUSE_S = 300.0
+_LOOK_S = 5.0
+"""The longest time for which a trial waits that is to be sent to a workspace which is not away."""
 
 
 def push_wanted(home_root: Path) -> None:
@@ -68,7 +70,9 @@ class Following:
                 if line.due <= time.monotonic():
                     for record in self._push(line, [each for each in records if each.workspace == workspace], tell):
                         done(record)
-            time.sleep(self._every_s)
+            # While all servers are away there is nothing to look for but what is wanted of another one.
+            away_s = min((line.due for line in self._lines.values()), default=0.0) - time.monotonic()
+            time.sleep(max(self._every_s, min(away_s, _LOOK_S)))
 
     def pushed(self) -> list[tuple[str, Pushed]]:
         """Returns what was sent to each workspace."""
@@ -87,6 +91,8 @@ class Following:
             if str(error) != line.problem:
                 tell(str(error))
             line.problem = str(error)
+            if isinstance(error, WorkspaceRefusedError):  # perhaps somebody has logged in again since
+                line.pusher.use(self._connection(line.workspace))
             return []
         line.pause_s, line.problem = 0.0, ""
         for record in over:
@@ -100,15 +106,19 @@ class Following:
         return True  # it was deleted
 
     def _line(self, workspace: str) -> _Line:
+        pusher = Pusher(self._home, self._connection(workspace), with_checkpoints=self._with_checkpoints)
+        return _Line(workspace, pusher)
+
+    def _connection(self, workspace: str) -> WorkspaceConnection:
         found = find_login(workspace, WorkspaceSettings.read())
-        connection = WorkspaceConnection(found.url, found.token)
-        return _Line(Pusher(self._home, connection, with_checkpoints=self._with_checkpoints))
+        return WorkspaceConnection(found.url, found.token)
 
 
 class _Line:
     """The way to one workspace."""
 
-    def __init__(self, pusher: Pusher) -> None:
+    def __init__(self, workspace: str, pusher: Pusher) -> None:
+        self.workspace = workspace
         self.pusher = pusher
         self.pause_s = 0.0
         """The last pause, while the workspace is away."""

@@ -94,6 +94,11 @@ class Pusher:
             raise
         return self.pushed.num_bytes > before
 
+    def use(self, connection: WorkspaceConnection) -> None:
+        """Goes on with another connection, and closes the one before."""
+        self._connection.close()
+        self._connection = connection
+
     def forget(self, trial_id: int) -> None:
         """Forgets what is known of a trial of which nothing more is to be sent."""
         self._trials.pop(trial_id, None)

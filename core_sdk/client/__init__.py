@@ -8,7 +8,8 @@
     frame = pandas.DataFrame(checkpoint.get_trial().metrics_frame("validation"))
     path = checkpoint.download()
 
-The functions use the home of this process's environment (`CORE_SDK_HOME`); `Tracker(home)` uses any other home.
+The functions use the home of this process's environment (`CORE_SDK_HOME`); `Tracker(home)` uses any other home, and
+`connect("https://lab.example.org/w/vision")` a workspace on a server, whose trials, metrics and checkpoints it lists.
 Objects hold the state at the time of their look-up; `reload()` looks them up again. Reading needs no master. A call
 that changes a submitted experiment starts a master if none runs. Names and semantics come from Determined's client.
 A call of that client that has no meaning in a home raises `NoMasterError`, which says what to do instead. Arguments
@@ -25,6 +26,7 @@ from core_sdk.client._comparison import ComparedGroup, Comparison
 from core_sdk.client._functions import (
     begin_study,
     compare,
+    connect,
     create_experiment,
     create_model,
     get_checkpoint,
@@ -103,6 +105,7 @@ __all__ = [
     "TrialState",
     "begin_study",
     "compare",
+    "connect",
     "create_experiment",
     "create_model",
     "get_checkpoint",

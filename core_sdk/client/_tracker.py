@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from core_sdk._execution.steering import models
 from core_sdk._execution.steering.checks import checked_labels
@@ -41,7 +41,16 @@ class Tracker:
     """
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
-        self.home = Home.open(Environment.read().home if home is None else Path(home).expanduser().absolute())
+        self.home: Home = Home.open(Environment.read().home if home is None else Path(home).expanduser().absolute())
+
+    @classmethod
+    def connected(cls, workspace: str) -> Self:
+        """Returns a tracker of a workspace on a server, as `core_sdk.client.connect` does."""
+        from core_sdk._workspace.asking import home_of_workspace  # requests, which a home of one's own does not need
+
+        tracker = cls.__new__(cls)
+        tracker.home = home_of_workspace(workspace)
+        return tracker
 
     def index(self) -> AbstractContextManager[View]:
         """Returns a view of the home's present contents, for queries that the client does not have."""

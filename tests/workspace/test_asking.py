@@ -9,12 +9,13 @@ import pytest
 from home.journals import START, new_trial, record, report, stored
 from workspace.workspaces import served
 
+from core_sdk import client
 from core_sdk._ground.records import Alert, CheckpointPinned, MetadataSet, Profile
 from core_sdk._home import Home, View, open_view
 from core_sdk._home.rows import SeriesBucket
 from core_sdk._workspace.asking import open_workspace
 from core_sdk._workspace.questions import QUESTIONS, encode_answer
-from core_sdk.errors import CheckpointNotFoundError, ExperimentNotFoundError, TrialNotFoundError
+from core_sdk.errors import CheckpointNotFoundError, ExperimentNotFoundError, TrialNotFoundError, WorkspaceError
 
 CALLS: dict[str, list[tuple[tuple[object, ...], dict[str, object]]]] = {
     "alerts": [((1,), {})],
@@ -113,3 +114,16 @@ def test_errors_are_those_of_the_index(views: tuple[View, View]) -> None:
             view.experiment("nobody")
         with pytest.raises(CheckpointNotFoundError):
             view.checkpoint("nothing")
+
+
+def test_the_client_reads_a_workspace(home: Home) -> None:
+    """It has the objects of a home's tracker, and says what it cannot do."""
+    with served(home) as url:
+        tracker = client.connect(url)
+        trials = tracker.list_trials()
+        frame = tracker.get_trial(1).metrics_frame("training")
+
+        assert [trial.id for trial in trials] == [trial.id for trial in client.Tracker(home.root).list_trials()]
+        assert frame == client.Tracker(home.root).get_trial(1).metrics_frame("training")
+        with pytest.raises(WorkspaceError, match="its files lie on its server"):
+            tracker.list_models()

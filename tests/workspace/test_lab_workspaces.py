@@ -11,10 +11,11 @@ import pytest
 from workspace.workspaces import train
 
 from core_sdk._home import Home
-from core_sdk._home.pushes import Login, log_in
+from core_sdk._home.pushes import Login, PushRecord, log_in
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._workspace.asking import open_workspace
 from core_sdk._workspace.connection import WorkspaceConnection
+from core_sdk._workspace.following import Following
 from core_sdk._workspace.pushing import Pusher
 from core_sdk.errors import WorkspaceError, WorkspaceRefusedError
 
@@ -82,3 +83,24 @@ def test_nobody_else_pushes(home: Home, lab: Lab, address: str) -> None:
         Pusher(home, connection).push([1])
 
     assert lab.home("vision").trial_ids() == []
+
+
+def test_a_pusher_goes_on_once_somebody_has_logged_in_again(
+    home: Home, lab: Lab, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its token was revoked. It is refused until there is another one, and then sends all."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    train(home, 3)
+    url = f"{address}/w/vision"
+    log_in(Login(name="vision", url=url, token="lab_revoked"))
+    waiting = {1: PushRecord(trial_id=1, workspace=url)}
+    told: list[str] = []
+
+    def tell(problem: str) -> None:
+        told.append(problem)
+        log_in(Login(name="vision", url=url, token=token(lab, "writer")))
+
+    Following(home, every_s=0.01).run(lambda: list(waiting.values()), lambda record: waiting.pop(record.trial_id), tell)
+
+    assert len(told) == 1 and "core-sdk login" in told[0]
+    assert lab.home("vision").trial_ids() == [1]

@@ -166,6 +166,15 @@ def _install_completion(is_asked: bool) -> None:
 
 
 def _options(
+    workspace: Annotated[
+        str,
+        Option(
+            "--workspace",
+            metavar="NAME",
+            help="List and show what is in a workspace on a server: the name of a login, or an address.",
+            show_default="the home",
+        ),
+    ] = "",
     version: Annotated[
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,

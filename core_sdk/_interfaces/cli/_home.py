@@ -6,8 +6,11 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
+import click
+
 from core_sdk._ground.environment import Environment
 from core_sdk._home import Home
+from core_sdk._home.opening import HomeElsewhere
 from core_sdk._home.rows import TrialRow
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.text import printable
@@ -16,21 +19,35 @@ from core_sdk.errors import SlurmError
 
 def make_home() -> Home:
     """Returns the home, which is made if it is missing. Raises `HomeNotWritableError` or `HomeTooNewError`."""
+    if _workspace():
+        raise click.UsageError("--workspace is for commands that list and show; this one works in a home of your own")
     return Home.create(Environment.read().home)
 
 
 def open_home() -> Home:
-    """Returns the home. One that does not exist is empty. Raises `HomeTooNewError`.
+    """Returns the home, or the workspace of `--workspace`. One that does not exist is empty. Raises `HomeTooNewError`.
 
     If the master was killed and is still needed, it is started again.
     """
+    if workspace := _workspace():
+        from core_sdk._workspace.asking import home_of_workspace  # requests, which other commands do not need
+
+        return home_of_workspace(workspace)
     home = Home.open(Environment.read().home)
     go_on(home.root)
     return home
 
 
+def _workspace() -> str:
+    """Returns the workspace of `core-sdk --workspace`; empty if there is none."""
+    context = click.get_current_context(silent=True)
+    return "" if context is None else str(context.find_root().params.get("workspace") or "")
+
+
 def in_home(home: Home) -> str:
     """Returns the words that say which home has none of what was asked for, since its path may be mistyped."""
+    if isinstance(home, HomeElsewhere):
+        return f"in the workspace {printable(home.address)}"
     return f"in the home {printable(str(home.root))}"
 
 
@@ -40,7 +57,7 @@ def hear_of_slurm(home: Home, rows: Iterable[TrialRow]) -> bool:
     Returns whether there is one. Slurm is asked only if a trial waits there.
     """
     waiting = [row.trial_id for row in rows if row.state == "QUEUED" and row.try_id is None]
-    if waiting:
+    if waiting and not isinstance(home, HomeElsewhere):
         from core_sdk._execution.slurm.following import waiting_jobs  # what few homes need
 
         with contextlib.suppress(SlurmError):  # it is not to be asked here, or not now

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import click
 
 from core_sdk._home import Home, View, open_view
+from core_sdk._home.opening import HomeElsewhere
 from core_sdk._interfaces.signatures import Argument, Option
 from core_sdk.errors import AmbiguousNameError, CheckpointNotFoundError
 
@@ -31,10 +32,10 @@ def parse_trial(text: str) -> int:
 
 def parse_experiment(text: str) -> int:
     """Returns the id. Raises `ExperimentNotFoundError`, or `click.BadParameter` for a name that several have."""
-    if _is_number(text):
-        return _home().experiment(int(text)).experiment_id
+    if _is_number(text) and not isinstance(home := _home(), HomeElsewhere):
+        return home.experiment(int(text)).experiment_id
     with _view() as view:
-        return view.experiment(text).experiment_id
+        return view.experiment(int(text) if _is_number(text) else text).experiment_id
 
 
 def parse_submitted(text: str) -> int:

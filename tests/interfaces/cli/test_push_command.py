@@ -70,3 +70,27 @@ def test_follow_sends_until_the_trials_have_ended(home: Home, cli: Cli, tmp_path
 
     assert "bytes were sent" in done.output
     assert workspace.folder(1).journal_path(1).read_bytes() == home.folder(1).journal_path(1).read_bytes()
+
+
+def test_commands_show_a_workspace_as_they_show_a_home(home: Home, cli: Cli, tmp_path: Path) -> None:
+    """Lists and descriptions are the same; what needs files says so."""
+    train(home, 3)
+    empty = {"CORE_SDK_HOME": str(tmp_path / "empty")}
+
+    with served(home) as url:
+        for command in (
+            ["trial", "list"],
+            ["trial", "list", "--json"],
+            ["trial", "list", "--experiment", "digits", "--where", "loss < 1"],
+            ["trial", "metrics", "1"],
+            ["experiment", "list"],
+        ):
+            there, here = cli("--workspace", url, *command, **empty), cli(*command)
+            assert (there.status, there.output, there.errors) == (here.status, here.output, here.errors), command
+        described = cli("--workspace", url, "trial", "describe", "1", **empty)
+        refused = cli("--workspace", url, "trial", "logs", "1", **empty)
+
+    assert (described.status, "digits" in described.output) == (0, True)
+    assert refused.status == 1
+    assert f"the workspace {url} does not do this: its files lie on its server" in refused.errors
+    assert not (tmp_path / "empty").exists()

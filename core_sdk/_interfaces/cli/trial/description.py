@@ -14,6 +14,7 @@ from core_sdk._home.attempts.ending import read_end
 from core_sdk._home.finding.facts import first_values
 from core_sdk._home.finding.storage_forecast import StorageForecast, read_storage_forecast
 from core_sdk._home.finding.time_ledger import brief_duration
+from core_sdk._home.opening import HomeElsewhere
 from core_sdk._home.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.rows import properties_of
@@ -35,15 +36,17 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
             [alert for alert in view.alerts(trial_id) if not alert.is_superseded][-_NUM_ALERTS:],
             view.media(trial_id, rank="all", superseded=True),
         )
-        forecast = read_storage_forecast(view, trial_id)
+        # The storage of a workspace's trial may be a path of another machine.
+        forecast = None if isinstance(home, HomeElsewhere) else read_storage_forecast(view, trial_id)
         use = read_machine_use(view, trial_id)
     freed = _freed_by_policy(home) if forecast is not None and forecast.full is not None else 0
-    try:
-        command = home.trial(trial_id).read_command()
-    except RecordDamagedError as error:
-        say(str(error))
-        command = None
-    failure = _error_of(home.trial(trial_id)) if row.state == "ERROR" else None
+    command = failure = None
+    if not isinstance(home, HomeElsewhere):
+        try:
+            command = home.trial(trial_id).read_command()
+        except RecordDamagedError as error:
+            say(str(error))
+        failure = _error_of(home.trial(trial_id)) if row.state == "ERROR" else None
     sizes = {found.file.name: found.file.size_bytes for found in media if not found.file.problem}
     value = fields_of(row) | {
         "summary": summary,

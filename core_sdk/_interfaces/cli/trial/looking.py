@@ -11,6 +11,7 @@ import click
 
 from core_sdk._home import open_view
 from core_sdk._home.finding.best import deciding_metric_of_trial
+from core_sdk._home.opening import HomeElsewhere
 from core_sdk._interfaces.cli._arguments import BestMetric, Since, SmallerIsBetter, Sort, Where
 from core_sdk._interfaces.cli._home import hear_of_slurm, in_home, open_home
 from core_sdk._interfaces.cli._ids import OfExperiment, TrialId, TrialIds
@@ -79,7 +80,7 @@ def list_trials(
         nothing = f"No trials yet {in_home(home)}: `core-sdk run -- python train.py` starts one."
         click.echo("No trial fulfils the condition." if has_trials else nothing)
         return
-    if experiment is not None and form.is_table:
+    if experiment is not None and form.is_table and not isinstance(home, HomeElsewhere):
         names = with_searched(names, home.experiment(experiment).read().searcher_metric, found)
     print_trials(found, names, form)
 

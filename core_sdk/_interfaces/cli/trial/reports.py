@@ -82,13 +82,14 @@ def metrics(
         draw_curves([trial_id], group, metric)
         return
     home = open_home()
-    home.trial(trial_id)  # an unknown one fails before anything is printed
     if follow:
+        home.trial(trial_id)  # an unknown one fails before anything is printed
         followed = _follow_reports(home, trial_id, group, metric or (), ranks)
         stretches = (list(_only_new(stretch, since)) for stretch in followed)
         _print_followed(stretches, form, num_last=last or _NUM_LAST)
         return
     with open_view(home) as view:
+        view.trial(trial_id)
         found = reports_of(view, trial_id, group, metric or (), rank=ranks, with_superseded=superseded)
         print_reports(_only_new(found, since), form, with_superseded=superseded, num_last=last or _NUM_LAST)
         if ranks is None and form.is_table:
