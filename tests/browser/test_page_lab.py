@@ -97,3 +97,17 @@ def test_a_link_shows_one_trial_to_whoever_has_it(server: LabServer, page: Page)
     page.goto(f"{server.url}/w/vision/#/trials/2")
     expect(page.get_by_text("your role does not allow this").first).to_be_visible()
     expect(page.get_by_text("trial-1")).to_have_count(0)
+
+
+@needs("browser")
+def test_each_browser_has_a_theme_of_its_own(server: LabServer, page: Page) -> None:
+    """A reader's theme stays after a reload, and is nobody else's."""
+    secret, _ = server.lab.people.issue("token", "ada", DAY_S, workspace="vision", role="reader")
+    page.goto(f"{server.url}/w/vision/#token={secret}")
+
+    page.get_by_role("button", name="Theme: system").click()
+    page.get_by_role("button", name="Theme: light").click()
+    page.reload()
+
+    expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+    assert not server.lab.home("vision").page.exists()

@@ -130,10 +130,13 @@ class PeopleRoutes:
         return answer
 
     async def _key(self, request: Request) -> Response:
-        """Gives a page a key in place of the token with which it was opened: it ends with that token."""
+        """Gives a page a key in place of the token with which it was opened: it ends with that token.
+
+        Whoever asks with a cookie gets none: no script is to have what the cookie is worth.
+        """
         people = self._lab.people
         grant = _passed(request).grant
-        found = people.read().by_id(grant.credential_id) if grant else None
+        found = people.read().by_id(grant.credential_id) if grant and request.state.passing.has_bearer else None
         if found is None:
             return json_answer({"key": ""})
         key, _ = await run_in_threadpool(

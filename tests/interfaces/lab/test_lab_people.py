@@ -78,6 +78,8 @@ def test_a_cookie_is_of_use_to_the_lab_s_own_page_only(lab: LabVisitor) -> None:
     assert lab.ask("nobody", "GET", RUNS, cookie=cookie, sec_fetch_site="same-origin").status == 200
     assert lab.ask("nobody", "GET", RUNS, cookie=cookie, sec_fetch_site="cross-site").problem == "foreign_origin"
     assert lab.ask("nobody", "GET", RUNS, cookie=cookie, sec_fetch_site="same-site").problem == "foreign_origin"
+    for path in ("/api/v1/session", "/w/vision/api/v1/session"):
+        assert lab.ask("nobody", "GET", path, cookie=cookie).json == {"key": ""}  # no script gets its worth
     posted = lab.ask("nobody", "POST", "/w/vision/api/v1/trials/1/actions/label", cookie=cookie)
     assert posted.problem == "no_action_header"
 

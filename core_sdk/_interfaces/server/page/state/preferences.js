@@ -8,15 +8,30 @@ import { once, useAnswer } from "./answers.js";
 import { act, address } from "./api.js";
 /** @import { Preferences, SavedView } from "api" */
 
+const THEME = "core-sdk.theme";
+/** In a lab many people look at one home, at an address that stays: each browser remembers a theme of its own. */
+const isInLab = globalThis.location?.pathname.startsWith("/w/") ?? false;
+
 /** The remembered theme, and the function that changes it, which fails if that will be forgotten with this page. */
 export function useKeptTheme() {
   const { value: kept } = useAnswer(address(["preferences"]), once);
-  const [chosen, setChosen] = useState(/** @type {Preferences["theme"] | undefined} */ (undefined));
+  const [chosen, setChosen] = useState(isInLab ? themeOfBrowser() : undefined);
   const change = async (/** @type {Preferences["theme"]} */ theme) => {
     setChosen(theme);
-    await keep({ theme });
+    if (isInLab) localStorage.setItem(THEME, theme);
+    else await keep({ theme });
   };
   return /** @type {const} */ ([chosen ?? kept?.theme ?? "system", change]);
+}
+
+/** @returns {Preferences["theme"] | undefined} */
+function themeOfBrowser() {
+  try {
+    const theme = localStorage.getItem(THEME);
+    return theme === "light" || theme === "dark" ? theme : "system";
+  } catch {
+    return "system"; // Storage that is switched off.
+  }
 }
 
 /**
