@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import signal
 import socket
@@ -22,6 +23,7 @@ from core_sdk._home.storage import DirectoryStorage
 from core_sdk._home.storage._shard import unite
 from core_sdk._home.storages import storage_name
 from core_sdk._interfaces.lab.backup import back_up, restore
+from core_sdk._interfaces.lab.door import MOST_REQUESTS
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.site import plan_site
 from core_sdk._workspace.connection import WorkspaceConnection
@@ -55,6 +57,23 @@ def test_an_open_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
         assert b"event: hello" in rest
         assert server.get(f"{API}/events", guest).status_code == 401
         assert server.get(f"{API}/runs").status_code == 200
+
+
+def test_one_person_has_a_bounded_number_of_open_pages(tmp_path: Path) -> None:
+    """Whoever opens too many streams is refused further ones, and others are not."""
+    lab, token = new_lab(tmp_path / "lab")
+    lab.people.set_role("vision", "bob", "reader")
+    of_bob, _ = lab.people.issue("token", "bob", DAY_S, workspace="vision")
+    with serving_lab(lab, token) as server, contextlib.ExitStack() as stack:
+        streams = [
+            stack.enter_context(server.get(f"{API}/events", stream=True)).iter_lines() for _ in range(MOST_REQUESTS)
+        ]
+        assert {next(one) for one in streams} == {b"retry: 1000"}
+
+        refused = server.get(f"{API}/runs")
+
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert server.get(f"{API}/runs", of_bob).status_code == 200
 
 
 def test_a_server_that_is_told_to_end_ends_its_streams(tmp_path: Path) -> None:
