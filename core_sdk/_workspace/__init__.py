@@ -9,6 +9,7 @@ size.
 - `wire`: what both sides say to each other.
 - `numbering`: which trial of the workspace a trial of another home is. A copied home is told apart here.
 - `receiving`: writes what arrives into the workspace.
+- `presence`: has trials that run elsewhere count as running there.
 - `routes`: its doors, for Starlette. They know nothing of people and tokens.
 - `connection`: the sending side of the doors.
 - `pushing`: sends the trials of a home, as they are now.

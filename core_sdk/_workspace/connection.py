@@ -20,6 +20,7 @@ from core_sdk._workspace.wire import (
     CheckpointArrival,
     PieceAnswers,
     PieceHead,
+    SignOfLife,
     framed,
 )
 from core_sdk.errors import WorkspaceError, WorkspaceRefusedError, WorkspaceUnreachableError
@@ -50,6 +51,9 @@ class WorkspaceConnection:
 
     def checkpoint(self, asked: AskedCheckpoint) -> CheckpointArrival:
         return self._ask("push/checkpoints", msgspec.json.encode(asked), CheckpointArrival)
+
+    def give_sign(self, sign: SignOfLife) -> None:
+        self._ask("push/running", msgspec.json.encode(sign), PieceAnswers)
 
     def ask(self, question: str, body: bytes) -> bytes:
         """Asks a question of a view. Raises the error of the view, too."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from core_sdk._workspace.wire import (
     AskedCheckpoint,
     Extent,
     PieceHead,
+    SignOfLife,
     TrialKey,
     piece_of,
 )
@@ -45,6 +47,7 @@ logger = logging.getLogger("core_sdk.tracking")
 
 _COMMAND = "command.json"
 _LINE_BYTES = 64 << 10
+_SIGN_S = 30.0
 
 _State = tuple[int, int, int]
 """The inode, the size and the time of a file, which tell whether it was replaced."""
@@ -72,6 +75,8 @@ class Pusher:
         self._connection = connection
         self._with_checkpoints = with_checkpoints
         self._trials: dict[int, _TrialPush] = {}
+        self._told_running: dict[int, int] = {}
+        self._last_sign = 0.0
         self.pushed = Pushed()
 
     def push(self, trial_ids: Iterable[int]) -> bool:
@@ -84,6 +89,7 @@ class Pusher:
                 self._announce([trial for trial in trials if trial.is_to_be_announced()])
                 is_more = self._send([trial for trial in trials if trial.is_open])
                 is_more = is_more or any(trial.needs_number for trial in trials)
+            self._give_sign(trials)
             if self._with_checkpoints:
                 for trial in trials:
                     self._push_checkpoints(trial)
@@ -93,6 +99,17 @@ class Pusher:
                 trial.forget()
             raise
         return self.pushed.num_bytes > before
+
+    def _give_sign(self, trials: Sequence[_TrialPush]) -> None:
+        """Tells which trials run, when that has changed and now and then."""
+        running = {trial.number: attempt for trial in trials if trial.is_open and (attempt := trial.running_attempt())}
+        told = {number: attempt for number, attempt in running.items() if number is not None}
+        is_due = time.monotonic() - self._last_sign > _SIGN_S
+        if told != self._told_running or (told and is_due) or self._last_sign == 0.0:
+            # Another pusher may have said that they run.
+            ended = [trial.number for trial in trials if trial.is_open and trial.number and trial.number not in told]
+            self._connection.give_sign(SignOfLife(told, ended))
+            self._told_running, self._last_sign = told, time.monotonic()
 
     def use(self, connection: WorkspaceConnection) -> None:
         """Goes on with another connection, and closes the one before."""
@@ -228,6 +245,11 @@ class _TrialPush:
     def needs_number(self) -> bool:
         """Whether the workspace is to give it a number."""
         return self.number is None and not self.is_left
+
+    def running_attempt(self) -> int | None:
+        with contextlib.suppress(OSError):
+            return self._folder.running_attempt()
+        return None
 
     def is_to_be_announced(self) -> bool:
         """Returns whether the workspace is to be asked for its number, or told that its record has changed."""

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.files import explained, is_full
 from core_sdk._home import Home, View, open_view
+from core_sdk._workspace.presence import Presence
 from core_sdk._workspace.questions import QUESTIONS, Question, ToldError, encode_error
 from core_sdk._workspace.receiving import RecordReceiver
 from core_sdk._workspace.wire import (
@@ -32,6 +33,7 @@ from core_sdk._workspace.wire import (
     AskedCheckpoint,
     DamagedRequestError,
     PieceAnswers,
+    SignOfLife,
     unframed,
 )
 from core_sdk.errors import CoreSDKError
@@ -45,7 +47,8 @@ _MESSAGE_PACK = "application/msgpack"
 
 def receiving_routes(home: Home) -> list[Route]:
     """Returns the routes by which other homes send their records into this one."""
-    receiver = RecordReceiver(home)
+    receiver, presence = RecordReceiver(home), Presence(home)
+    decode_sign = json_decoder(SignOfLife)
     decode_announcement, decode_asked = json_decoder(Announcement), json_decoder(AskedCheckpoint)
 
     def announce(body: bytes) -> Response:
@@ -62,7 +65,11 @@ def receiving_routes(home: Home) -> list[Route]:
         asked = decode_asked(body)
         return _answer(receiver.checkpoint(asked.trial, asked.storage_id, is_complete=asked.is_complete))
 
-    doors = {"trials": announce, "pieces": receive, "checkpoints": checkpoint}
+    def hear(body: bytes) -> Response:
+        presence.hear(decode_sign(body))
+        return _answer(PieceAnswers([]))
+
+    doors = {"trials": announce, "pieces": receive, "checkpoints": checkpoint, "running": hear}
     return [Route(f"/push/{name}", _door(act), methods=["POST"]) for name, act in doors.items()]
 
 

@@ -97,6 +97,15 @@ class Allotted(msgspec.Struct, frozen=True):
     """The reason why it is not taken; empty if it is."""
 
 
+class SignOfLife(msgspec.Struct, frozen=True):
+    """Says which trials of a pusher run, by their numbers in the workspace."""
+
+    running: dict[int, int] = {}
+    """The attempts that run."""
+    ended: list[int] = []
+    """Trials that were running when the last sign was given, and are not any more."""
+
+
 class PieceHead(msgspec.Struct, frozen=True):
     """The line before a piece of a file."""
 

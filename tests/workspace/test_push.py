@@ -24,6 +24,11 @@ def workspace(tmp_path: Path) -> Home:
     return workspace
 
 
+def state_of(home: Home, trial_id: int) -> str:
+    with open_view(home) as view:
+        return view.trial(trial_id).state
+
+
 def journal(home: Home, trial_id: int, attempt: int = 1) -> bytes:
     return home.folder(trial_id).journal_path(attempt).read_bytes()
 
@@ -50,10 +55,12 @@ def test_a_running_trial_arrives_as_it_is_and_then_the_rest(home: Home, workspac
             trial = home.folder(ctx.info.trial.trial_id)
             ctx.train.report_training_metrics(steps_completed=1, metrics={"loss": 1.0})
             pushed(home, url)
-            halfway = journal(workspace, 2)
+            halfway, state = journal(workspace, 2), state_of(workspace, 2)
             ctx.train.report_training_metrics(steps_completed=2, metrics={"loss": 0.5})
         pushed(home, url)
+        pushed(home, url)
 
+    assert (state, state_of(workspace, 2)) == ("ACTIVE", "COMPLETED")
     whole = trial.journal_path(1).read_bytes()
     assert journal(workspace, 2) == whole
     assert b'"steps_completed":1,' in halfway and whole.startswith(halfway) and len(halfway) < len(whole)

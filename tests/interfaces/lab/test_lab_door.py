@@ -100,7 +100,7 @@ def test_all_routes_of_the_application_are_in_the_table(lab: LabVisitor) -> None
     entries = {(one.path, one.method): one for one in lab.door.of_workspaces.routes}
 
     assert {one.path for one in entries.values() if one.is_of_records and one.need == "writer"} == {
-        f"/api/v1/push/{name}" for name in ("trials", "pieces", "checkpoints")
+        f"/api/v1/push/{name}" for name in ("trials", "pieces", "checkpoints", "running")
     }
     assert {(f"/api/v1{one.path}", one.method) for one in ROUTES} <= entries.keys()
     of_readers = {one.path for one in entries.values() if one.method != "GET" and one.need == "reader"}
