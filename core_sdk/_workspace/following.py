@@ -66,7 +66,9 @@ class Following:
         """Sends the trials that are `wanted`, and says which are `done`, until none is wanted."""
         while records := wanted():
             for workspace in {record.workspace for record in records}:
-                line = self._lines.get(workspace) or self._lines.setdefault(workspace, self._line(workspace))
+                if workspace not in self._lines:
+                    self._lines[workspace] = self._line(workspace)
+                line = self._lines[workspace]
                 if line.due <= time.monotonic():
                     for record in self._push(line, [each for each in records if each.workspace == workspace], tell):
                         done(record)

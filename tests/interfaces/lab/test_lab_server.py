@@ -278,7 +278,7 @@ def test_the_files_of_a_checkpoint_are_read_from_its_own_workspace_only(tmp_path
         record(new_trial(home), stored)
     with serving_lab(lab, token) as server:
         push(home, f"{server.url}/w/vision", token)
-        wait_for(lambda: server.get(f"{API}/home").json()["num_trials"] == 2, TIMEOUT_S)
+        wait_for(lambda: all(server.get(f"{API}/checkpoints/{each}").ok for each in names), TIMEOUT_S)
 
         own = server.get(f"{API}/checkpoints/own/file?name=weights.bin")
         foreign = server.get(f"{API}/checkpoints/foreign/file?name=weights.bin")
