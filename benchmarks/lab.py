@@ -38,7 +38,7 @@ _PATHS = (
     "trials/2/metrics",
     "trials/1/metrics",
     "trials/1/logs",
-    "checkpoints",
+    "checkpoints?trial=2",
 )
 
 
@@ -60,12 +60,15 @@ def main() -> None:
         tokens = [lab.people.issue("token", person, _DAY_S, workspace="w")[0] for person in people]
         command = [sys.executable, "-m", "core_sdk._interfaces.cli", "server", "up", folder, "--listen", "127.0.0.1:0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
-            url = server.stdout.readline().strip() if server.stdout is not None else ""
-            if arguments.home is not None:
-                measure_routes(f"{url}w/w/api/v1", tokens[0], arguments.repeats)
-            if arguments.pages:
-                asyncio.run(measure_pages(int(url.rstrip("/").rpartition(":")[2]), tokens, arguments.pages, server.pid))
-            server.terminate()
+            try:
+                url = server.stdout.readline().strip() if server.stdout is not None else ""
+                if arguments.home is not None:
+                    measure_routes(f"{url}w/w/api/v1", tokens[0], arguments.repeats)
+                if arguments.pages:
+                    port = int(url.rstrip("/").rpartition(":")[2])
+                    asyncio.run(measure_pages(port, tokens, arguments.pages, server.pid))
+            finally:
+                server.terminate()
 
 
 def measure_routes(api: str, token: str, repeats: int) -> None:
