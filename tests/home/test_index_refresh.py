@@ -55,7 +55,6 @@ _REFRESH = """
     from pathlib import Path
     from core_sdk._home import Home
     from core_sdk._home.index import Index
-from core_sdk._home.index._database import database_lock
     import sys
 
     with Index(Home.open(Path(sys.argv[1]))) as index:
