@@ -81,10 +81,13 @@ def inject(kind: str, sample: int, skip_batches: int, num_ranks: int) -> bool | 
         if not troubles:
             return None
         steps = resumed_steps(home)
-        if status or len(steps) != 2:
+        if status or len({*steps[1:]}) != len(troubles):  # it went back twice to the same step
             print(output)
             return False
-        left_out = {str(steps[1]): troubles[0][1].steps - steps[1] + skip_batches}
+        batches = 0
+        for trouble, begun_at in zip(troubles, steps, strict=False):
+            batches += trouble[1].steps - begun_at + skip_batches
+        left_out = {str(steps[-1]): batches - steps[-1]}
         _, plain = train(Path(directory), [-1, kind], [], left_out=left_out, num_ranks=num_ranks, timeout_s=TIMEOUT_S)
         return weights(plain) == weights(output)
 

@@ -110,7 +110,8 @@ class CheckpointFold:
 
         `resumed_steps` has the step that each attempt resumed from.
         """
-        kept = kept_until(dict.fromkeys(attempt for attempt, _ in self.stored) | dict(resumed_steps))
+        begun = dict.fromkeys(attempt for attempt, _ in self.stored) | dict(resumed_steps)
+        kept, good_until = kept_until(begun), self._all_good_until(begun)
         gone = self.condemned | self.deleted
         return [
             RecordedCheckpoint(
@@ -118,14 +119,28 @@ class CheckpointFold:
                 record=record,
                 resources=self._left.get(record.storage_id, record.resources),
                 metadata=self._metadata(record),
-                is_superseded=record.steps_completed > min(kept[attempt], self.good_until.get(attempt, EVERYTHING)),
-                is_in_trouble=record.steps_completed > self.good_until.get(attempt, EVERYTHING),
+                is_superseded=record.steps_completed > min(kept[attempt], good_until[attempt]),
+                is_in_trouble=record.steps_completed > good_until[attempt],
                 is_deleted=record.storage_id in gone,
                 is_partial=record.storage_id in self._left,
                 pin=self._pins.get(record.storage_id),
             )
             for attempt, record in self.stored
         ]
+
+    def _all_good_until(self, resumed_steps: Mapping[int, int | None]) -> dict[int, int]:
+        """Returns, for each attempt, up to which step its checkpoints are good.
+
+        An attempt may have found that the checkpoint from which it went on was spoiled. That is one of an earlier
+        attempt.
+        """
+        good_until, last = {}, EVERYTHING
+        for attempt in sorted(resumed_steps, reverse=True):
+            own = self.good_until.get(attempt, EVERYTHING)
+            good_until[attempt] = min(own, last)
+            if own < (resumed_steps[attempt] or 0):
+                last = min(last, own)
+        return good_until
 
     def _metadata(self, record: CheckpointStored) -> dict[str, Any]:
         metadata = record.metadata

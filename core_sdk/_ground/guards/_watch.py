@@ -20,19 +20,33 @@ class Trouble(msgspec.Struct, frozen=True):
     good_until: int
     """The step of the last report of the metric that was no trouble, or the one from which the attempt went on.
 
-    Of a metric that has not become better it is the step at which it was best."""
+    It is one step less if the attempt had gone back to that step, and this is the first that is heard of the metric:
+    then the checkpoint of that step was spoiled already, by what its guard had not seen. Of a metric that has not
+    become better it is the step at which it was best.
+    """
     reason: str
 
 
 class MetricWatch:
     """The guards of one attempt. Fed with the same reports in the same order, it finds the same trouble."""
 
-    def __init__(self, guards: Sequence[Guard], resumed_steps: int, times_back: Mapping[int, int] = {}) -> None:
-        """`times_back` says how often each guard has gone back in earlier attempts of the trial, by its number."""
+    def __init__(
+        self,
+        guards: Sequence[Guard],
+        resumed_steps: int,
+        times_back: Mapping[int, int] = {},
+        *,
+        has_gone_back: bool = False,
+    ) -> None:
+        """`times_back` says how often each guard has gone back in earlier attempts of the trial, by its number.
+
+        With `has_gone_back`, that is how the trial has come to the checkpoint from which this attempt goes on.
+        """
         self._guards = guards
         self._places = [place_of(guard) for guard in guards]
         self._rules = [rule_of(guard) for guard in guards]
         self._good_until = [resumed_steps] * len(guards)
+        self._suspected = resumed_steps if has_gone_back else None
         self._times_back = times_back
         self._silent: set[int] = set()
         self._is_over = False
@@ -57,7 +71,9 @@ class MetricWatch:
                 self._silent.add(number)
                 action = self._action(number)
                 self._is_over = action != "alert"
-                found.append(Trouble(number, action, steps, self._good_until[number], f"{name} {words}"))
+                is_spoiled = action == "go_back" and self._good_until[number] == self._suspected
+                good_until = self._good_until[number] - is_spoiled
+                found.append(Trouble(number, action, steps, good_until, f"{name} {words}"))
         return found
 
     def _action(self, number: int) -> GuardAction:

@@ -45,7 +45,9 @@ class Guarding:
         backs = [each.guard for _, each in read_troubles(folder, earlier) if each.action == "go_back"]
         times_back = {number: backs.count(words_of(guard)) for number, guard in enumerate(guards)}
         self._guards = guards
-        self._watch = MetricWatch(guards, attempt.start.resumed_steps, times_back)
+        setback = attempt.info.trial.setback
+        has_gone_back = setback is not None and not setback.begins_anew
+        self._watch = MetricWatch(guards, attempt.start.resumed_steps, times_back, has_gone_back=has_gone_back)
         for report in _visible_reports(folder, earlier, attempt.start.resumed_steps):
             self._watch.know(report.group, report.steps_completed, self._numbers(report))
         self.preempt: PreemptContext | None = None

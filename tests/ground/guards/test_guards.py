@@ -92,6 +92,23 @@ def test_trouble_begins_after_the_last_good_report() -> None:
     assert watch.feed("training", 120, {"loss": math.nan}) == [Trouble(0, "go_back", 120, 110, "loss is nan")]
 
 
+@pytest.mark.parametrize(("values", "good_until"), [([math.nan], 99), ([1.0, math.nan], 101)])
+def test_trouble_at_once_after_going_back_began_before(values: list[float], good_until: int) -> None:
+    """The checkpoint at step 100 was spoiled already, unless a good report has come since."""
+    watch = MetricWatch([guard()], resumed_steps=100, has_gone_back=True)
+
+    found = [watch.feed("training", 101 + number, {"loss": value}) for number, value in enumerate(values)]
+
+    assert [each.good_until for each in found[-1]] == [good_until]
+
+
+def test_who_stops_after_going_back_suspects_no_earlier_checkpoint() -> None:
+    """A person decides from where it goes on."""
+    watch = MetricWatch([guard(max_times=1)], 100, {0: 1}, has_gone_back=True)
+
+    assert watch.feed("training", 101, {"loss": math.nan}) == [Trouble(0, "stop", 101, 100, "loss is nan")]
+
+
 def test_one_cause_is_decided_once() -> None:
     """What follows a decision for which the attempt ends decides nothing more."""
     watch = MetricWatch([guard(), guard(action="alert")], resumed_steps=0)
