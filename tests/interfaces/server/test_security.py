@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
-from typing import get_origin
+from typing import Annotated, get_args, get_origin
 
 import msgspec
 import pytest
@@ -246,9 +246,16 @@ def test_no_route_has_another_method(visitor: Visitor, method: str) -> None:
 
 
 def body_for(route: Route) -> dict[str, object]:
-    """Returns the smallest body that an action takes: it has a text or a list of texts for what must be given."""
+    """Returns the smallest body that an action takes: it has a text, texts or a number for what must be given."""
     fields = msgspec.structs.fields(route.hints["body"]) if "body" in route.hints else ()
-    return {one.name: ["x"] if get_origin(one.type) is Collection else "x" for one in fields if one.required}
+    return {one.name: value_for(one.type) for one in fields if one.required}
+
+
+def value_for(kind: object) -> object:
+    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    if plain is float:
+        return 1.0
+    return ["x"] if get_origin(kind) is Collection else "x"
 
 
 def test_every_action_is_a_post_and_needs_a_server_that_acts(home: Home, trials: list[TrialFolder]) -> None:
