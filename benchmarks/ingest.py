@@ -1,4 +1,4 @@
-"""How many points a second a workspace takes of a hundred trials at once, next to the same bytes on the same disk.
+"""Measures the points a second that a workspace takes of a hundred trials at once, next to the same bytes on one disk.
 
     python benchmarks/ingest.py --trials 100 --points 10000
 

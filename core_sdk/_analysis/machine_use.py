@@ -1,4 +1,4 @@
-"""How a trial has used its machines, from the means of the figures that were recorded in its last hours."""
+"""Reads the use that a trial has made of its machines, from the means of the figures of its last hours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MachineUse:
     """Means over the last hours of a trial."""
 
     cpu_percent: float | None
-    """How busy the processors of its nodes were, also with other things."""
+    """The percentage for which the processors of its nodes were busy, also with other things."""
     cores: float | None
     """The processors that its ranks have used, all together."""
     rss_bytes: float | None

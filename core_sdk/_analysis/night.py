@@ -16,7 +16,7 @@ from core_sdk._home.rows import TrialRow
 from core_sdk._home.view import View
 
 A_NIGHT_S = 12 * 3600.0
-"""How far it goes back if nobody has looked before."""
+"""The time for which it goes back if nobody has looked before."""
 _MOST_BYTES = 2000
 _MOST_NAMED = 6
 _MOST_CHARS = 160

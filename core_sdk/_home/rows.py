@@ -93,7 +93,7 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     flops_per_step: Annotated[float | None, Title("FLOPs per step")] = None
     """The floating-point operations of a step, on all ranks together, as far as its script has said or counted them."""
     peak_flops: Annotated[float | None, Title("Peak FLOP/s")] = None
-    """Those that the devices of all ranks together can do in a second."""
+    """The operations that the devices of all ranks together can do in a second."""
     progress: Annotated[float | None, Title("Progress")] = None
     """The chief's."""
     ranks: Annotated[tuple[RankRow, ...], Title("Ranks")]

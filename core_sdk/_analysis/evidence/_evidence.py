@@ -54,7 +54,7 @@ class Evidence:
     time: TimeLedger
     """The time by phases, and how often to save."""
     machine: MachineUse | None
-    """How it has used its machines; None if nothing was recorded of them."""
+    """The use of its machines; None if nothing was recorded of them."""
     log: list[str]
     """The last lines of its output, if it has not ended well."""
     judgement: list[str]

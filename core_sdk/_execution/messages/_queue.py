@@ -104,7 +104,7 @@ class SentMessage(msgspec.Struct, frozen=True):
     """A line of what was sent."""
 
     time: float
-    """When it was sent, or given up."""
+    """The time at which it was sent, or given up."""
     target: str
     """The name of the target."""
     problem: str

@@ -30,7 +30,7 @@ class Deed(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int = 0
     """That of the answer."""
     address: str = ""
-    """From where it was asked: of a proxy, its own address."""
+    """The address from which it was asked; of a proxy, the own address of that."""
 
 
 class AuditLog:
