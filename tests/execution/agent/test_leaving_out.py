@@ -129,3 +129,14 @@ def test_a_nan_is_left_out_and_the_rest_is_exact(tmp_path: Path, home: Home, num
     assert f"went back from step {trouble_at} to {back_at}: loss is nan" in output
     _, plain = train(tmp_path, [-1, "nan"], [], left_out={str(back_at): trouble_at - back_at}, num_ranks=num_ranks)
     assert weights(plain) == weights(output)
+
+
+def test_a_checkpoint_that_was_spoiled_unseen_is_gone_back_to_once(tmp_path: Path, home: Home) -> None:
+    """The spike comes at step 4, before there is a median, and the checkpoint of step 5 has its weights already."""
+    rule = {"above_median": 30.0, "action": "go_back", "skip_batches": 0}
+
+    status, output = train(tmp_path, [26, "1e6"], [rule])
+
+    assert (status, resumed_steps(home)) == (0, [0, 5, 0]), output
+    _, plain = train(tmp_path, [-1, "1e6"], [], left_out={"0": 7})
+    assert weights(plain) == weights(output)
