@@ -2,7 +2,8 @@
 
 python benchmarks/stalls.py [HANGS] [HEALTHY]
 
-The bounds of the watch are shortened to 1 to 3 s, so that a hang must be named within 3 s and five more.
+The bounds of the watch are shortened to 1 to 3 s, so that a hang must be named within 3 s and five more, and a loop of
+several lines of Python within four times 3 s and five more.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ WAYS = {
     "uninterrupted": (HANGING, "train.py:26"),
     "save": (HANGING, "train.py:29"),
     "fork": (LOADING, "whose worker"),
+    "lines": (HANGING, "loops in train.py:36 search()"),
     "collective": (RANKS, "ranks 0 and 2 wait for it in allgather"),
 }
 RANKS_COMMAND = ["-m", "launch.torch_distributed", "--nproc-per-node", "3", "--", sys.executable]
@@ -46,11 +48,12 @@ def main() -> None:
     for number in range(num_hangs):
         way = ways[number % len(ways)]
         after_s = hang(way)
-        named += after_s is not None and after_s <= MOST_S + 5
+        named += after_s is not None and after_s <= (4 * MOST_S if way == "lines" else MOST_S) + 5
         latest = max(latest, after_s or 0.0)
         print(f"{number + 1}: {way}: {'NOT NAMED' if after_s is None else f'{after_s:.1f} s'}", flush=True)
     print(
-        f"{named} of {num_hangs} hangs are named within {MOST_S + 5:.0f} s; the latest after {latest:.1f} s", flush=True
+        f"{named} of {num_hangs} hangs are named within their bound and 5 s; the latest after {latest:.1f} s",
+        flush=True,
     )
     generator, alarms = random.Random(1), 0
     for number in range(num_healthy):

@@ -6,6 +6,8 @@ import msgspec
 
 # The first batch, the first step, the first report and the second batch tell nothing about the usual time between two.
 _LEAST_SIGNS = 5
+# Who is at work for longer than so many times the longest bound, and does not say that it validates or saves, loops.
+_LOOP_FACTOR = 3
 
 
 class StallBounds(msgspec.Struct, frozen=True):
@@ -39,6 +41,7 @@ class Pulse:
         self._bounds = bounds
         self._count = 0
         self._at = 0.0
+        self._last_sign_at = 0.0
         self._longest_s = 0.0
         self._busy_since = 0.0
         self._longest_busy_s: float | None = None
@@ -52,6 +55,7 @@ class Pulse:
             self._longest_s = max(self._longest_s, (at - self._at) / (count - self._count), self._seen_at - self._at)
         self._count, self._at, self._busy_since = max(count, self._count), max(at, self._at), busy_since
         self._seen_at = now
+        self._last_sign_at = max(at, self._last_sign_at)
 
     def excuse(self, now: float) -> None:
         """Counts as a sign that the rank was seen at work."""
@@ -73,3 +77,7 @@ class Pulse:
         """Returns for how long it has been silent if that is longer than it may be, else None."""
         bound_s, silent_s = self.bound_s(), now - max(self._at, self._busy_since)
         return silent_s if bound_s is not None and silent_s > bound_s else None
+
+    def is_overdue(self, now: float) -> bool:
+        """Returns whether it has been silent for so long that it cannot be at work on a step."""
+        return not self._busy_since and now - self._last_sign_at > _LOOP_FACTOR * self._bounds.most_s

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from core_sdk._execution.agent.stalls._diagnosis import ProcessState, RankState, StackFrame, main_thread, told
+from core_sdk._execution.agent.stalls._diagnosis import (
+    ProcessState,
+    RankState,
+    StackFrame,
+    common_state,
+    main_thread,
+    told,
+)
 from core_sdk._ground.signs import Pulse, StallBounds
 
 BOUNDS = StallBounds(10, 60, 3600)
@@ -104,3 +111,31 @@ def test_ranks_that_all_wait_are_compared() -> None:
     ranks = [RankState(0, ALL_REDUCE, count=9), RankState(1, ALL_REDUCE, count=8), RankState(2, ALL_REDUCE, count=9)]
 
     assert told(ranks) == "ranks 0 to 2 wait for each other in all_reduce; rank 1 is behind the others"
+
+
+def test_a_rank_that_loops_is_named_with_the_function_in_which_it_always_is() -> None:
+    """It is at several lines of it, and of what it calls."""
+    looks = [
+        in_call(("/me/train.py", 41, "search"), ("/me/train.py", 90, "<module>")),
+        in_call(("/v/numpy.py", 3, "dot"), ("/me/train.py", 44, "search"), ("/me/train.py", 90, "<module>")),
+    ]
+
+    state = common_state(looks)
+
+    assert state is not None
+    assert told([RankState(0, state), RankState(1, ALL_REDUCE)]) == (
+        "rank 0 loops in train.py:41 search(); rank 1 waits for it in all_reduce"
+    )
+    assert common_state([looks[0], looks[0]]) == looks[0]
+    assert common_state([looks[0], ProcessState(7, state="does not answer")]) is None
+
+
+def test_who_is_at_work_for_three_times_the_longest_bound_is_overdue() -> None:
+    """To be seen at work is no sign in this respect, and who says that it validates has the time that it takes."""
+    seen = pulse([float(number) for number in range(1, 10)])
+    seen.excuse(5000.0)
+
+    assert not seen.is_overdue(9 + 3 * 3600.0)
+    assert seen.is_overdue(10 + 3 * 3600.0)
+    seen.see(6000.0, 9, 9.0, busy_since=5500.0)
+    assert not seen.is_overdue(10 + 3 * 3600.0)

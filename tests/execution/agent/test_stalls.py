@@ -45,6 +45,15 @@ def hang():
     elif way == "save":
         with context.checkpoint.store_path({"steps_completed": 10}):
             time.sleep(3600)
+    elif way == "lines":
+        search()
+
+
+def search():
+    while True:
+        x = sum(range(3000))
+        y = max(range(3000)) + x
+        x = min(range(3000)) + y
 
 
 with core.init() as context:
@@ -112,6 +121,7 @@ def stalled(home: Home) -> str:
         ("endless", "it stands in train.py:23"),
         ("uninterrupted", ") stands in train.py:26 and cannot be interrupted: it waits in "),
         ("save", "it stands in train.py:29"),
+        ("lines", "it loops in train.py:36 search()"),
     ],
 )
 def test_a_rank_that_hangs_is_named(start: Start, home: Home, way: str, words: str) -> None:

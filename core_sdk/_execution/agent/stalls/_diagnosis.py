@@ -31,6 +31,8 @@ class ProcessState:
     """Its main thread, the innermost call first; empty if it does not answer."""
     state: str = ""
     """The reason why its main thread cannot go on, in words; empty if it only waits or works."""
+    loops: bool = False
+    """Whether it is at work all the time; `frames` then has the one function in which it always is."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,21 @@ def main_thread(stacks: str) -> list[StackFrame]:
         elif (found := _FRAME.match(line)) is not None and threads:
             threads[-1].append(StackFrame(found[1], int(found[2]), found[3]))
     return threads[-1] if threads else []
+
+
+def common_state(looks: Sequence[ProcessState]) -> ProcessState | None:
+    """Returns where a process stands in all looks, or the innermost function in which it always is; None if neither."""
+    if all(look == looks[0] for look in looks):
+        return looks[0]
+    shared: StackFrame | None = None
+    for frames in zip(*(reversed(look.frames) for look in looks), strict=False):
+        if len({(frame.file, frame.function) for frame in frames}) > 1:
+            break
+        if not _is_library(frames[0].file):
+            shared = min(frames)  # the first of its lines
+        if len({*frames}) > 1:
+            break
+    return None if shared is None else ProcessState(looks[0].pid, [shared], loops=True)
 
 
 def told(ranks: Sequence[RankState]) -> str:
@@ -86,6 +103,9 @@ def _alone(each: RankState, *, is_named: bool) -> str:
     if process.state:
         where = f"stands in {_place(process)} and " if process.frames else ""
         return f"{name} (pid {process.pid}) {where}{process.state}"
+    if process.loops:
+        function = process.frames[0].function
+        return f"{name} loops in {_place(process)}{'' if function.startswith('<') else f' {function}()'}"
     if not process.frames:
         return f"{name} (pid {process.pid}) does not answer"
     workers = [worker for worker in each.workers if worker.state or _place(worker) != "?"]

@@ -52,18 +52,16 @@ def native_stacks(pid: int) -> str:
 
 
 def _asked(pid: int, stacks: Path) -> str:
-    """Returns what the process appends to the file when it is asked."""
+    """Returns what the process writes into the file when it is asked. What it has written before is dropped."""
     with contextlib.suppress(OSError):
-        begin = stacks.stat().st_size
+        os.truncate(stacks, 0)  # a rank that waits for others is asked for as long as they work
         os.kill(pid, SIGNAL)
-        deadline, size, since = time.monotonic() + _ANSWER_S, begin, time.monotonic()
-        while time.monotonic() < deadline and (size == begin or time.monotonic() - since < _QUIET_S):
+        deadline, size, since = time.monotonic() + _ANSWER_S, 0, time.monotonic()
+        while time.monotonic() < deadline and (size == 0 or time.monotonic() - since < _QUIET_S):
             time.sleep(_POLL_S)
             if (newest := stacks.stat().st_size) != size:
                 size, since = newest, time.monotonic()
-        with stacks.open("rb") as file:
-            file.seek(begin)
-            return file.read(size - begin).decode(errors="replace")
+        return stacks.read_bytes()[:size].decode(errors="replace")
     return ""
 
 

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from core_sdk._execution.agent.stalls._diagnosis import ProcessState, RankState, told, waits_for_ranks
+from core_sdk._execution.agent.stalls._diagnosis import (
+    ProcessState,
+    RankState,
+    common_state,
+    told,
+    waits_for_ranks,
+)
 from core_sdk._execution.agent.stalls._stacks import children_of, native_stacks, process_state
 from core_sdk._ground.files import write_atomically
 from core_sdk._ground.records import StallFound
@@ -93,27 +99,33 @@ class StallWatch(threading.Thread):
         return self._pulses[each.rank, each.pid]
 
     def _standing(self, silent: Sequence[RankSigns]) -> dict[int, ProcessState]:
-        """Looks several times, and returns where those ranks stand that have not moved meanwhile."""
-        standing = {each.rank: process_state(each.pid, each.stacks)[0] for each in silent}
+        """Looks several times, and returns where those ranks stand that have not moved meanwhile, or loop."""
+        looks = {each.rank: [process_state(each.pid, each.stacks)[0]] for each in silent}
         for _ in range(_NUM_LOOKS - 1):
             if self._closing.wait(min(_LONGEST_PAUSE_S, self._poll_s)):
                 return {}
-            for each in (each for each in silent if each.rank in standing):
-                if process_state(each.pid, each.stacks)[0] != standing[each.rank]:
-                    del standing[each.rank]
+            for each in (each for each in silent if each.rank in looks):
+                looks[each.rank].append(process_state(each.pid, each.stacks)[0])
+                has_moved = looks[each.rank][-1] != looks[each.rank][0]
+                if has_moved and not self._pulse(each).is_overdue(time.monotonic()):
+                    del looks[each.rank]
                     self._pulse(each).excuse(time.monotonic())
         newest = {each.rank: each.count for each in self._signs()}
-        return {
-            each.rank: standing[each.rank]
-            for each in silent
-            if each.rank in standing and newest.get(each.rank) == each.count
-        }
+        standing = {}
+        for each in (each for each in silent if each.rank in looks and newest.get(each.rank) == each.count):
+            if (state := common_state(looks[each.rank])) is not None:
+                standing[each.rank] = state
+            else:
+                self._pulse(each).excuse(time.monotonic())
+        return standing
 
     def _tell(self, ranks: Sequence[RankSigns], standing: dict[int, ProcessState]) -> None:
         attempt, now = max(self._folder.attempts()), time.monotonic()
         states, texts = [], []
         for each in ranks:
             state, text = process_state(each.pid, each.stacks)
+            if (found := standing.get(each.rank)) is not None and found.loops:
+                state = found
             workers = [(pid, *process_state(pid, each.stacks)) for pid in children_of(each.pid)]
             states.append(RankState(each.rank, state, now - each.at, each.count, [worker for _, worker, _ in workers]))
             texts.append(f"rank {each.rank}, pid {each.pid}, {now - each.at:.1f} s after its last sign of life\n")
