@@ -185,6 +185,8 @@ _FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_fields", "_make", "_r
     "_BaseDataLoaderIter",  # torch, as the next ones
     "_call_impl",
     "_compiled_call_impl",
+    "_dump_fr_trace_json",
+    "_dump_nccl_trace_json",
     "_maybe_wrap_command_args_with_numa_binding",
     "_orig_mod",
     "_version",

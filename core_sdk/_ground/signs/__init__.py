@@ -4,6 +4,7 @@ A rank gives a sign at each step (`should_preempt()`) and each batch of its load
 memory, and no call of the system.
 """
 
+from core_sdk._ground.signs._collectives import LastCollective, collective_calls
 from core_sdk._ground.signs._giving import SIGNAL, SignsOfLife
 from core_sdk._ground.signs._pulse import Pulse, StallBounds
 from core_sdk._ground.signs._reading import RankSigns, read_signs

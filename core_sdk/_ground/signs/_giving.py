@@ -7,11 +7,13 @@ import faulthandler
 import mmap
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
+from core_sdk._ground.signs._collectives import answer_questions, ask
 from core_sdk._ground.signs._layout import AT, BUSY_SINCE, COUNT, HAS_ENDED, PID, SIZE_BYTES, STACKS_SUFFIX, SUFFIX
 
 SIGNAL = signal.SIGRTMIN + 9
@@ -32,13 +34,13 @@ class SignsOfLife:
 
     def __init__(self, directory: Path, rank: int) -> None:
         """Begins to give signs as this rank. A second training of the process goes on with the file of the first."""
-        self._directory = directory
-        self._rank = rank
+        self._path = directory / f"{rank}{SUFFIX}"
         self._stacks: int | None = None
+        self._closing = threading.Event()
 
     def start(self) -> None:
         with contextlib.suppress(OSError):  # the agent has ended: nobody looks
-            path = self._directory / f"{self._rank}{SUFFIX}"
+            path = self._path
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.ftruncate(descriptor, SIZE_BYTES)
@@ -52,6 +54,8 @@ class SignsOfLife:
             faulthandler.register(SIGNAL, self._stacks, all_threads=True)
             SignsOfLife._numbers, SignsOfLife._process = numbers, os.getpid()
             SignsOfLife.beat = staticmethod(_beat_in(numbers))
+            answering = threading.Thread(target=answer_questions, args=[path, self._closing.is_set], daemon=True)
+            answering.start()
 
     def close(self) -> None:
         if self._stacks is None or SignsOfLife._numbers is None or SignsOfLife._process != os.getpid():
@@ -61,6 +65,8 @@ class SignsOfLife:
         faulthandler.unregister(SIGNAL)
         os.close(self._stacks)
         self._stacks = None
+        self._closing.set()
+        ask(self._path)  # lets the thread end
 
     @classmethod
     @contextlib.contextmanager

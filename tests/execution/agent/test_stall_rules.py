@@ -12,7 +12,7 @@ from core_sdk._execution.agent.stalls._diagnosis import (
     main_thread,
     told,
 )
-from core_sdk._ground.signs import Pulse, StallBounds
+from core_sdk._ground.signs import LastCollective, Pulse, StallBounds
 
 BOUNDS = StallBounds(10, 60, 3600)
 STACKS = """Thread 0x00007f (most recent call first):
@@ -139,3 +139,20 @@ def test_who_is_at_work_for_three_times_the_longest_bound_is_overdue() -> None:
     assert seen.is_overdue(10 + 3 * 3600.0)
     seen.see(6000.0, 9, 9.0, busy_since=5500.0)
     assert not seen.is_overdue(10 + 3 * 3600.0)
+
+
+def test_ranks_are_compared_by_their_collective_calls() -> None:
+    """All stand in the same line, as while they wait for a GPU; the recorder of torch knows who has not come."""
+    place = in_call(("/me/train.py", 90, "<module>"))
+    last, next_one = LastCollective(41, "all_reduce"), LastCollective(42, "broadcast")
+
+    def ranks(states: list[ProcessState]) -> list[RankState]:
+        calls = [{"nccl 0": next_one}, {"nccl 0": last, "nccl 3": last}, {"nccl 0": next_one}]
+        return [RankState(rank, states[rank], calls=calls[rank]) for rank in range(3)]
+
+    assert told(ranks([place, place, place])).endswith(
+        "; rank 1 is at collective call 41 (all_reduce), ranks 0 and 2 are at collective call 42 (broadcast)"
+    )
+    assert told(ranks([ALL_REDUCE, place, ALL_REDUCE])) == (
+        "rank 1 stands in train.py:90; ranks 0 and 2 wait for it in all_reduce"
+    )

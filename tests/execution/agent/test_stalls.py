@@ -205,6 +205,35 @@ def test_ranks_that_wait_for_another_one_are_named(start: Start, home: Home) -> 
     assert stalled(home) == "stalled: rank 1 stands in train.py:9; ranks 0 and 2 wait for it in allgather"
 
 
+# Rank 1 waits for a message, and the others for it in a collective call that it does not make.
+CALLS = """
+import torch
+from core_sdk import core
+
+with core.init(distributed="torch") as context:
+    rank, one = context.distributed.rank, torch.ones(1)
+    torch.distributed.init_process_group("gloo")
+    for step in range(1, 40):
+        if step == 10 and rank == 1:
+            torch.distributed.recv(one, 0)
+        torch.distributed.all_reduce(one)
+        context.train.report_training_metrics(step, {"loss": 1.0})
+        context.preempt.should_preempt()
+"""
+
+
+def test_ranks_that_all_wait_are_compared_by_their_collective_calls(start: Start, home: Home) -> None:
+    """Signs are in step until then; the recorder of torch knows who has not come."""
+    launcher = (sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node", "3", "--", sys.executable)
+    start(CALLS, "", command=launcher)
+
+    assert stalled(home).endswith(
+        "; rank 1 is at collective call 9 (all_reduce), ranks 0 and 2 are at collective call 10 (all_reduce)"
+    )
+
+    assert "gloo 0: collective call 10, all_reduce" in home.trial(1).stall_path(1).read_text()
+
+
 # Its first step takes seconds, and its validations grow; it hangs nowhere.
 ODD = """
 import sys, time

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
+
+from core_sdk._ground.signs import LastCollective
 
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen", str(Path(__file__).parents[3]))
@@ -44,6 +46,8 @@ class RankState:
     """The number of its signs."""
     workers: Sequence[ProcessState] = field(default=())
     """The workers of its loaders."""
+    calls: Mapping[str, LastCollective] = field(default_factory=dict)
+    """Its newest collective call in each process group, if torch records them."""
 
 
 def main_thread(stacks: str) -> list[StackFrame]:
@@ -76,26 +80,49 @@ def told(ranks: Sequence[RankState]) -> str:
     """Returns a sentence about ranks that stand: which one does not go on, and who waits for it."""
     waiting = [each for each in ranks if waits_for_ranks(each.process)]
     standing = [each for each in ranks if each not in waiting]
+    behind, calls = _compared_calls(ranks)
     if not standing:
-        return _all_wait(waiting)
+        return _all_wait(waiting, calls)
     words = [_alone(each, is_named=len(ranks) > 1) for each in standing]
     if waiting:
         verb = "waits" if len(waiting) == 1 else "wait"
         them = "it" if len(standing) == 1 else "them"
         words.append(f"{_named(each.rank for each in waiting)} {verb} for {them} in {_operation(waiting[0].process)}")
+    if calls and behind != [each.rank for each in standing]:
+        words.append(calls)
     return "; ".join(words)
 
 
-def _all_wait(waiting: Sequence[RankState]) -> str:
+def _compared_calls(ranks: Sequence[RankState]) -> tuple[list[int], str]:
+    """Returns the ranks that are least far in a process group of which not all are at the same call, and says so.
+
+    Of several such groups it is one with the most ranks.
+    """
+    groups: dict[str, dict[LastCollective, list[int]]] = {}
+    for each in ranks:
+        for group, call in each.calls.items():
+            groups.setdefault(group, {}).setdefault(call, []).append(each.rank)
+    differing = [calls for _, calls in sorted(groups.items()) if len(calls) > 1]
+    if not differing:
+        return [], ""
+    calls = max(differing, key=lambda calls: sum(map(len, calls.values())))
+    told = [
+        f"{_named(ranks)} {'is' if len(ranks) == 1 else 'are'} at collective call {call.number} ({call.name})"
+        for call, ranks in sorted(calls.items())
+    ]
+    return calls[min(calls)], ", ".join(told)
+
+
+def _all_wait(waiting: Sequence[RankState], calls: str) -> str:
     where = " and ".join(dict.fromkeys(_operation(each.process) for each in waiting))
     if len(waiting) == 1:
         return f"it waits for other ranks in {where}, called in {_place(waiting[0].process)}"
-    least, most = min(each.count for each in waiting), max(each.count for each in waiting)
-    behind = [each.rank for each in waiting if each.count == least]
     told = f"{_named(each.rank for each in waiting)} wait for each other in {where}"
-    return (
-        told if least == most else f"{told}; {_named(behind)} {'is' if len(behind) == 1 else 'are'} behind the others"
-    )
+    least, most = min(each.count for each in waiting), max(each.count for each in waiting)
+    if calls or least == most:
+        return f"{told}; {calls}" if calls else told
+    behind = [each.rank for each in waiting if each.count == least]
+    return f"{told}; {_named(behind)} {'is' if len(behind) == 1 else 'are'} behind the others"
 
 
 def _alone(each: RankState, *, is_named: bool) -> str:

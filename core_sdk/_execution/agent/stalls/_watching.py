@@ -21,7 +21,7 @@ from core_sdk._execution.agent.stalls._diagnosis import (
 from core_sdk._execution.agent.stalls._stacks import children_of, native_stacks, process_state
 from core_sdk._ground.files import write_atomically
 from core_sdk._ground.records import StallFound
-from core_sdk._ground.signs import Pulse, RankSigns, StallBounds, read_signs
+from core_sdk._ground.signs import Pulse, RankSigns, StallBounds, collective_calls, read_signs
 from core_sdk._home.folders import TrialFolder
 from core_sdk._home.streams import size_bytes
 
@@ -31,6 +31,7 @@ _LONGEST_POLL_S = 1.0
 # A rank that works is somewhere else at one of the next looks.
 _NUM_LOOKS = 6
 _LONGEST_PAUSE_S = 0.5
+_ANSWER_S = 1.0
 
 
 class StallWatch(threading.Thread):
@@ -122,13 +123,16 @@ class StallWatch(threading.Thread):
     def _tell(self, ranks: Sequence[RankSigns], standing: dict[int, ProcessState]) -> None:
         attempt, now = max(self._folder.attempts()), time.monotonic()
         states, texts = [], []
-        for each in ranks:
+        all_calls = collective_calls([each.stacks for each in ranks], _ANSWER_S)
+        for each, calls in zip(ranks, all_calls, strict=True):
             state, text = process_state(each.pid, each.stacks)
             if (found := standing.get(each.rank)) is not None and found.loops:
                 state = found
             workers = [(pid, *process_state(pid, each.stacks)) for pid in children_of(each.pid)]
-            states.append(RankState(each.rank, state, now - each.at, each.count, [worker for _, worker, _ in workers]))
+            forked = [worker for _, worker, _ in workers]
+            states.append(RankState(each.rank, state, now - each.at, each.count, forked, calls))
             texts.append(f"rank {each.rank}, pid {each.pid}, {now - each.at:.1f} s after its last sign of life\n")
+            texts += [f"  {group}: collective call {call.number}, {call.name}\n" for group, call in calls.items()]
             texts.append(native_stacks(each.pid) or text or f"  {state.state}\n")
             for pid, worker, worker_text in workers:
                 texts.append(f"\nwhat rank {each.rank} has forked, pid {pid}\n{worker_text or f'  {worker.state}'}\n")
