@@ -21,6 +21,7 @@ from msgspec import structs
 
 from core_sdk._analysis.exchange.run import RESTART, ForeignRun, Row
 from core_sdk._ground.files import fsync_directory, fsync_tree, write_atomically
+from core_sdk._ground.ownership import share_as_parent
 from core_sdk._ground.records import (
     FORMAT,
     MAX_INT,
@@ -148,6 +149,7 @@ def take_run(home: Home, aside: Path, run: ForeignRun, trial_id: int) -> None:
     made.write_record(_record(home, run, trial_id, began))
     fsync_tree(made.path)
     made.path.rename(here.path)
+    share_as_parent(here.path)
     fsync_directory(here.path.parent)
 
 

@@ -24,6 +24,7 @@ from core_sdk._execution.master._queue import Demand
 from core_sdk._execution.master.pools import Begun, Claim, MakeClaim, ResourcePool, split_nodes
 from core_sdk._execution.messages import post_end_of_experiment
 from core_sdk._ground.config import Resources
+from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.records import (
     AttemptBegun,
     AttemptOutcome,
@@ -543,5 +544,5 @@ class Run:
 def _removed(folder: TrialFolder) -> str:
     """Returns the reason for which a trial ends whose records were removed. Leaves an empty folder to keep its id."""
     with contextlib.suppress(OSError):
-        folder.path.mkdir(mode=0o700, exist_ok=True)
+        make_directory(folder.path, exist_ok=True)
     return f"its folder {folder.path} was removed, or its records in it"

@@ -7,9 +7,11 @@ import contextlib
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import Literal
 
 from core_sdk._ground.descriptors import KeptDescriptor
+from core_sdk._ground.ownership import give_to_owner_of
 from core_sdk._machine.processes.output import PrefixedLines, Sink
 
 
@@ -27,6 +29,8 @@ class ShownOutput:
         """Appends later lines to this file; None to show them only."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         log = None if log_path is None else KeptDescriptor(os.open(log_path, flags, 0o600))
+        if log is not None and log_path is not None:
+            give_to_owner_of(Path(log_path).parent, Path(log_path), log.fileno())
         with self._lock:
             last, self._log = self._log, log
             if last is not None:

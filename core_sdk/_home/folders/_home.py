@@ -69,6 +69,11 @@ class Home:
         return self.root / "master.json"
 
     @property
+    def record(self) -> Path:
+        """The record that says that this is a home, and of which format."""
+        return self.root / "home.json"
+
+    @property
     def database(self) -> Path:
         return self.root / "tracker.db"
 
@@ -108,10 +113,9 @@ class Home:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for directory in (home.runs, home.experiments, home.experiments / "names", home.checkpoints):
                 make_directory(directory, exist_ok=True)
-            record = root / "home.json"
-            if not record.exists():
+            if not home.record.exists():
                 with contextlib.suppress(FileExistsError):
-                    write_file(record, HomeRecord(format=FORMAT, sdk_version=__version__), overwrite=False)
+                    write_file(home.record, HomeRecord(format=FORMAT, sdk_version=__version__), overwrite=False)
             fill_reserve(root)
             if not os.access(home.runs, os.W_OK | os.X_OK):
                 raise PermissionError("permission denied")
@@ -307,7 +311,7 @@ class Home:
 
     def _check_format(self) -> None:
         try:
-            record = read_file(self.root / "home.json", HomeRecord)
+            record = read_file(self.record, HomeRecord)
         except NotADirectoryError as error:
             raise HomeNotWritableError(self.root, "it is not a directory") from error
         except RecordDamagedError as error:

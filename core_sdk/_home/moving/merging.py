@@ -18,6 +18,7 @@ import msgspec
 
 from core_sdk._ground.alive import file_lock, is_alive
 from core_sdk._ground.files import fsync_directory, fsync_tree, write_atomically
+from core_sdk._ground.ownership import share_as_parent
 from core_sdk._ground.records import CheckpointStored, TrialNumbered, TrialRecord, encode_file
 from core_sdk._home.attempts.ending import read_end
 from core_sdk._home.folders import ExperimentFolder, Home, TrialFolder
@@ -234,6 +235,7 @@ class _Merge:
         fsync_tree(made)
         here.path.mkdir(mode=0o700, exist_ok=True)
         made.rename(here.path)
+        share_as_parent(here.path)
         fsync_directory(here.path.parent)
         self._merged.taken[there.trial_id] = here.trial_id
         if attempts and (end := read_end(here, None)).outcome is None and end.exit_code is None:

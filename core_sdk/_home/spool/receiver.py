@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from core_sdk._ground.files import write_atomically, write_whole
+from core_sdk._ground.ownership import give_to_owner_of, make_directory
 from core_sdk._home.spool.pieces import Arrived, Piece, files_of, is_growing, is_whole
 from core_sdk.errors import UnsafePathError
 
@@ -49,7 +50,7 @@ class Receiver:
             return len(piece.content)
         if piece.is_whole or not is_growing(piece.name, self.trial_id, self.attempt):
             raise UnsafePathError("the name", piece.name, "is none of a file that a node brings")
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path.parent, parents=True, exist_ok=True)
         return append(path, piece.offset, piece.content)
 
 
@@ -64,6 +65,7 @@ def append(path: Path, offset: int, content: bytes) -> int:
     try:
         # Several attempts that begin on a node at once may bring the same leftovers of lost attempts.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        give_to_owner_of(path.parent, path, descriptor)
         size = os.fstat(descriptor).st_size
         known = content[: max(0, size - offset)]
         if known and os.pread(descriptor, len(known), offset) != known:

@@ -13,6 +13,7 @@ from typing import ParamSpec, Protocol, TypeVar
 import msgspec
 
 from core_sdk._ground.files import write_atomically
+from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.records import (
     CheckpointDeleted,
     CheckpointStored,
@@ -237,7 +238,7 @@ class Shipment:
                         break
                     content += piece
             if is_content_of(file.name, content):
-                directory.mkdir(mode=0o700, exist_ok=True)
+                make_directory(directory, exist_ok=True)
                 write_atomically(path, bytes(content))
             else:
                 logger.error("%s of trial %d is missing or damaged on its node", file.name, trial_id)

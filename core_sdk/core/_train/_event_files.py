@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from core_sdk._ground.ownership import give_to_owner_of, make_directory
 from core_sdk.errors import UnsafePathError
 
 
@@ -65,10 +66,11 @@ def _copy_if_changed(file: Path, target: Path) -> bool:
         status = os.fstat(content.fileno())
         if target.exists() and _version(target.stat()) == _version(status):
             return False
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(target.parent, parents=True, exist_ok=True)
         temporary = target.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
             with temporary.open("xb") as copy:
+                give_to_owner_of(target.parent, temporary, copy.fileno())
                 shutil.copyfileobj(content, copy)
             # The copy gets the time from before copying began, so that later changes are copied the next time.
             os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))

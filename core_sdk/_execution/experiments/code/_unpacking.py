@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core_sdk._ground.files import fsync_tree
+from core_sdk._ground.ownership import make_directory
 from core_sdk._home import Home, TrialFolder
 from core_sdk.errors import CodeDamagedError
 
@@ -63,7 +64,7 @@ def unpack(home: Home, sha256: str, directory: Path) -> None:
     with _reading(path), path.open("rb") as file:
         _check(file, path, sha256)
         file.seek(0)
-        directory.mkdir(mode=0o700)
+        make_directory(directory)
         with gzip.open(file) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
             archive.extractall(directory, filter=_without_time)
 

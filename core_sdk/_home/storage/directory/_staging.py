@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core_sdk._ground.files import explained, fsync_directory, is_full, opened
-from core_sdk._ground.ownership import give_to_owner_of, make_directory
+from core_sdk._ground.ownership import give_to_owner_of, make_directory, share_as_parent
 from core_sdk._ground.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest
 from core_sdk._home.storage._checksum import checksum
 from core_sdk._home.storage._manifest import completed
@@ -123,6 +123,7 @@ class DirectoryStaging(Staging):
                 self._fsyncs.add(self.path / name)
             self._fsyncs.wait()
             self._check_nothing_added({*union.files, *union.directories, *union.links, *RESERVED_NAMES})
+            share_as_parent(self.path)  # the script's umask may have let the group write
             self._publish()
         return manifest
 

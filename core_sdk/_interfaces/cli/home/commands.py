@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import grp
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +15,7 @@ from core_sdk._interfaces.cli._group import command_group
 from core_sdk._interfaces.cli._home import make_home, open_home
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.cli.trial.time_ledger import home_time
-from core_sdk._interfaces.signatures import Argument
+from core_sdk._interfaces.signatures import Argument, Option
 
 if TYPE_CHECKING:
     from core_sdk._home.moving.merging import Merged
@@ -82,6 +84,39 @@ def print_merged(merged: Merged) -> None:
     for left in merged.left:
         say(f"left: {left}")
     if merged.left:
+        raise click.exceptions.Exit(ExitCode.FAILURE)
+
+
+@app.command()
+def share(
+    group: Annotated[str, Option(metavar="NAME", help="The group that may read.", show_default="your own group")] = "",
+    off: Annotated[bool, Option("--off", help="Make the home private again.")] = False,
+) -> None:
+    """Let a group read the home: what is recorded in it now and later, its code, its output and its checkpoints.
+
+    The group can change nothing. Logins, messages and the index stay private. Repeat it for files that another user or
+    an older version has made since.
+    """
+    from core_sdk._home.folders import sharing
+
+    home = make_home()
+    if off:
+        num_refused = sharing.unshare(home)
+        click.echo(f"{home.root} is private")
+    else:
+        try:
+            chosen = grp.getgrnam(group) if group else grp.getgrgid(os.getegid())
+        except KeyError:
+            raise click.BadParameter(f"there is no group {group or os.getegid()}", param_hint="--group") from None
+        try:
+            num_refused = sharing.share(home, chosen.gr_gid)
+        except PermissionError as error:
+            raise click.BadParameter(f"{error}: are you a member of {chosen.gr_name}?", param_hint="--group") from None
+        click.echo(f"the group {chosen.gr_name} can read {home.root}")
+        if (closed := sharing.closed_above(home)) is not None:
+            say(f"the group does not get there: {closed} is closed to it (`chmod o+x`, or a home elsewhere)")
+    if num_refused:
+        say(f"{num_refused} files stay as they are: they belong to somebody else")
         raise click.exceptions.Exit(ExitCode.FAILURE)
 
 

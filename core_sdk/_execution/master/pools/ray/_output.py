@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import ray
 
 from core_sdk._ground.files import write_atomically, write_whole
+from core_sdk._ground.ownership import give_to_owner_of, make_directory
 from core_sdk._home.folders import TrialFolder
 
 logger = logging.getLogger("core_sdk.master")
@@ -67,7 +68,7 @@ class NodeOutput:
         self._thread.join()
 
     def _add(self) -> None:
-        self._added_path.parent.mkdir(mode=0o700, exist_ok=True)
+        make_directory(self._added_path.parent, exist_ok=True)
         offset = self._num_added()
         try:
             while not (chunk := self._next(offset)).is_last:
@@ -93,6 +94,7 @@ class NodeOutput:
     def _keep(self, content: bytes, offset: int) -> None:
         descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
+            give_to_owner_of(self._log.parent, self._log, descriptor)
             write_whole(descriptor, content)
         finally:
             os.close(descriptor)

@@ -11,6 +11,7 @@ import ray
 from core_sdk._execution.experiments.attempt_order import AttemptOrder
 from core_sdk._execution.master.pools.ray._actor import NodeEnd
 from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.ownership import make_directory
 from core_sdk._home.attempts.running import await_end
 from core_sdk._home.attempts.starting import AttemptStart
 from core_sdk._home.spool.shipment import Shipment
@@ -96,7 +97,7 @@ class SpooledAttempt:
         log = self._folder.of_node(node).log_path(number)
         if not log.exists():
             shipment.fit_out(self._order.submission().files())
-            log.parent.mkdir(mode=0o700, exist_ok=True)
+            make_directory(log.parent, exist_ok=True)
             log.touch(mode=0o600)
         ended = actor.run.remote(shipment.root, number, actors[1:] if is_first else ())
         shipment.follow(lambda: not ray.wait([ended], timeout=0)[0])
