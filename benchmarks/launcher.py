@@ -1,5 +1,7 @@
 """What the launchers cost and how soon they end: start-up against the bare programs, and the time from a rank's death.
 
+Also the time of the processors for ranks that only meet by torch, beside the same ranks without a launcher.
+
 DeepSpeed and Horovod are measured where `make test-integrations` has installed them.
 
 python benchmarks/launcher.py [--num-runs 7]
@@ -8,19 +10,26 @@ python benchmarks/launcher.py [--num-runs 7]
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import os
+import resource
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 NUM_RANKS = 2
+_PR_SET_CHILD_SUBREAPER = 36
 START_UP_TARGET = 0.9
 """The start-up as a part of torchrun's own, with the same torch, in the same run."""
+PROCESSOR_TARGET = 1.1
+"""The processors' time of a launch as a part of its ranks' own, whose rank 0 keeps torch's store."""
 TOLD_TARGET_S = 0.2
 """The time from the death of a rank to the launcher's exit."""
 OURS = [sys.executable, "-m", "launch.torch_distributed", f"--nproc-per-node={NUM_RANKS}", "--"]
@@ -30,6 +39,13 @@ STARTS = """
 import os, sys, time
 with open(os.path.join(sys.argv[1], str(os.getpid())), "w") as file:
     file.write(str(time.time()))
+"""
+
+MEETS = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+dist.barrier()
+dist.destroy_process_group()
 """
 
 DIES = """
@@ -71,6 +87,7 @@ def main() -> None:
                 is_late |= pair.target is not None and ratio > pair.target
             else:
                 print(f"NOT MEASURED: {pair.names[1]}; {pair.directory} is not installed")
+        is_late |= compare_processor_time(Path(scratch), num_runs) > PROCESSOR_TARGET
         is_late |= compare_ends(Path(scratch), num_runs) > TOLD_TARGET_S
     sys.exit(is_late)
 
@@ -129,6 +146,41 @@ def start_and_end_s(command: Sequence[str | Path], environment: Path) -> tuple[f
     if len(started) != NUM_RANKS:
         raise RuntimeError(f"{' '.join(map(str, command))} started {len(started)} ranks")
     return max(started) - begin, end - begin
+
+
+def compare_processor_time(scratch: Path, num_runs: int) -> float:
+    """Returns the processors' time of a launch as a part of its ranks' own. They take turns; the least of each counts.
+
+    What a launch leaves to be ended, such as its guardian, becomes a child of this process, and is counted.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    script = str(scratch / "meets.py")
+    Path(script).write_text(MEETS)
+    bares_s, ours_s = [], []
+    for _ in range(num_runs):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(NUM_RANKS)}
+        ranks = [([sys.executable, script], {"RANK": str(rank), **place}) for rank in range(NUM_RANKS)]
+        bares_s.append(processor_s(ranks))
+        ours_s.append(processor_s([([*OURS, sys.executable, script], {})]))
+    bare_s, our_s = min(bares_s), min(ours_s)
+    print(f"the processors' time for {NUM_RANKS} ranks that import torch, meet and end")
+    print(f"  without a launcher       {bare_s:6.2f} s")
+    print(f"  launch.torch_distributed {our_s:6.2f} s   {our_s / bare_s:.2f} times   (target <= {PROCESSOR_TARGET})")
+    return our_s / bare_s
+
+
+def processor_s(commands: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> float:
+    """Returns the processors' time of processes that run at once, and of all that they have started."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for command, variables in commands:
+        subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1", **variables})
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def compare_ends(scratch: Path, num_runs: int) -> float:

@@ -183,6 +183,7 @@ _FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_fields", "_make", "_r
     "_save_checkpoint",  # transformers, as the next one
     "_save_rng_state",
     "_BaseDataLoaderIter",  # torch, as the next ones
+    "_c10d_init",
     "_call_impl",
     "_compiled_call_impl",
     "_dump_fr_trace_json",
