@@ -17,6 +17,10 @@ _NEWEST_MS = 3 * 3600 * 1000
 _MOST_RANKS = 64
 _LEAST_WAIT = 1.0
 """The percentage of the time below which nobody minds that a training waits for data."""
+_LEAST_WORKERS = 5.0
+"""The percentage of a processor below which nothing is said of what the ranks have started."""
+_LEAST_LEAD = 10.0
+"""The percentage of the time by which a rank must compute longer than the others to be named."""
 
 
 class MeanFigure(NamedTuple):
@@ -35,6 +39,8 @@ class MachineUse:
     """The percentage for which the processors of its nodes were busy, also with other things."""
     cores: float | None
     """The processors that its ranks have used, all together."""
+    worker_cores: float | None
+    """The processors that what the ranks have started has used, such as loaders' workers; None if next to none."""
     rss_bytes: float | None
     """The memory of its ranks, all together, without that of the workers of their loaders."""
     read_per_s: float | None
@@ -47,6 +53,8 @@ class MachineUse:
     """The memory errors of these GPUs that could not be corrected."""
     data_waits: Mapping[Source, float]
     """The percentage of the time for which each rank has waited for data."""
+    computes: Mapping[Source, float]
+    """The percentage of the time for which the main thread of each rank has computed. Empty where GPUs were used."""
     mfu: float | None
     """The operations of its steps, as a share of those that its devices can do in the time of its training."""
 
@@ -58,21 +66,28 @@ class MachineUse:
         if self.num_gpus:
             told.append(self._gpu_words())
         if self.cores is not None:
-            told.append(f"{self._ranks()} use {self.cores:.1f} cores and {_gibibytes(self.rss_bytes or 0)}")
+            started = f", what they have started uses {self.worker_cores:.1f} cores" if self.worker_cores else ""
+            told.append(f"{self._ranks()} use {self.cores:.1f} cores and {_gibibytes(self.rss_bytes or 0)}{started}")
         if self.cpu_percent is not None:
             told.append(f"the processors are {_percent(self.cpu_percent)} busy")
-        return "; ".join(filter(None, [*told, self.wait_words()]))
+        return "; ".join(filter(None, [*told, self.compute_words(), self.wait_words()]))
+
+    def compute_words(self) -> str:
+        """Says which rank computes longest, so that the others wait for it; empty if none leads by much."""
+        longest, others = _longest(self.computes)
+        if others is None or self.computes[longest] < others + _LEAST_LEAD:
+            return ""
+        return f"rank {longest} computes longest, {_percent(self.computes[longest])}, the others {_percent(others)}"
 
     def wait_words(self) -> str:
         """Says how long ranks wait for data, and which one waits longest; empty if that is next to nothing."""
         if not self.data_waits or max(self.data_waits.values()) < _LEAST_WAIT:
             return ""
-        longest = max(self.data_waits, key=lambda rank: self.data_waits[rank])
-        others = [wait for rank, wait in self.data_waits.items() if rank != longest]
-        if not others:
+        longest, others = _longest(self.data_waits)
+        if others is None:
             return f"waits {_percent(self.data_waits[longest])} for data"
         told = f"rank {longest} waits longest for data, {_percent(self.data_waits[longest])}"
-        return f"{told}, the others {_percent(sum(others) / len(others))}"
+        return f"{told}, the others {_percent(others)}"
 
     def as_values(self) -> dict[str, Any]:
         return dict(vars(self)) | {"words": self.words()}
@@ -110,17 +125,21 @@ def machine_use(figures: Iterable[MeanFigure], mfu: float | None = None) -> Mach
     def total(name: str) -> float | None:
         return sum(values(name)) if name in by_name else None
 
-    cores = total("process_cpu_util")
+    cores, worker_cores = total("process_cpu_util"), total("workers_cpu_util")
+    num_gpus = len({of for name in ("gpu_util", "gpu_free_memory") for of in by_name.get(name, {})})
+    computes = {} if num_gpus else {rank: value for (rank, _), value in by_name.get("compute", {}).items()}
     return MachineUse(
         cpu_percent=_mean(values("cpu_util_simple")),
         cores=None if cores is None else cores / 100,
+        worker_cores=worker_cores / 100 if worker_cores and worker_cores >= _LEAST_WORKERS else None,
         rss_bytes=total("process_rss"),
         read_per_s=total("process_read"),
         written_per_s=total("process_written"),
         gpus={name: mean for name in _OF_GPUS if (mean := _mean(values(name))) is not None},
-        num_gpus=len({of for name in ("gpu_util", "gpu_free_memory") for of in by_name.get(name, {})}),
+        num_gpus=num_gpus,
         num_ecc_errors=round(total("gpu_ecc_errors") or 0),
         data_waits={rank: value for (rank, _), value in by_name.get("data_wait", {}).items()},
+        computes=computes,
         mfu=mfu,
     )
 
@@ -150,6 +169,12 @@ def _mfu(view: View, trial_id: int) -> float | None:
     (spent,) = view.times(trial_ids=[trial_id])
     seconds = spent.time.training / 1000
     return row.flops_per_step * row.steps_completed / (row.peak_flops * seconds) if seconds else None
+
+
+def _longest(shares: Mapping[Source, float]) -> tuple[Source, float | None]:
+    """Returns the rank with the largest share, and the mean share of the others; None if there are none."""
+    longest = max(shares, key=lambda rank: shares[rank], default=0)
+    return longest, _mean([share for rank, share in shares.items() if rank != longest])
 
 
 def _mean(values: list[float]) -> float | None:

@@ -121,7 +121,7 @@ def test_each_figure_has_its_group(journal: JournalWriter, profiler: ProfilerCon
     groups = {group: set(reports[0]) for group, reports in recorded(journal).items()}
     assert groups["cpu"] == {"cpu_util_simple"}
     assert groups["memory"] == {"memory_free"}
-    of_linux = {"process_read", "process_written"} if sys.platform == "linux" else set()
+    of_linux = {"process_read", "process_written", "workers_cpu_util", "compute"} if sys.platform == "linux" else set()
     assert groups["process"] == {"process_cpu_util", "process_rss", "data_wait"} | of_linux
     assert groups["network"] == {"net_throughput_sent", "net_throughput_recv"}
     assert groups["disk"] >= {"disk_util./"}

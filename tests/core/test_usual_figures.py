@@ -79,6 +79,45 @@ def test_the_rank_that_waits_longest_for_data_is_named(tmp_path: Path, home: Hom
     assert "rank 1 waits longest for data, " in str(told["Use of the machine"])
 
 
+# The second rank computes for most of the time, and the first one waits for it; each has a worker that computes.
+COMPUTING = """
+import multiprocessing, time
+from core_sdk import core
+
+
+def compute(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
+if __name__ == "__main__":
+    with core.init(distributed="torch") as context:
+        worker = multiprocessing.get_context("fork").Process(target=compute, args=[30], daemon=True)
+        worker.start()
+        for step in range(1, 16):
+            compute(0.2 * context.distributed.rank)
+            context.distributed.allgather(step)
+            context.train.report_training_metrics(step, {"loss": 1.0})
+        worker.kill()
+"""
+
+
+def test_a_rank_that_waits_for_another_one_computes_less(tmp_path: Path, home: Home) -> None:
+    """The time of workers is told apart from that of their rank."""
+    (tmp_path / "train.py").write_text(COMPUTING)
+    launch = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node", "2", "--", sys.executable]
+    variables = os.environ | {"CORE_SDK_FIGURES_S": "0.2"}
+
+    subprocess.run([*launch, "train.py"], cwd=tmp_path, env=variables, check=True, timeout=120, capture_output=True)
+
+    with open_view(home) as view:
+        use = read_machine_use(view, 1)
+    assert use is not None
+    assert use.computes[1] > 2 * use.computes[0]
+    assert use.worker_cores is not None
+
+
 def test_the_profiler_takes_the_place_of_the_usual_figures(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is recorded twice, and after `off()` nothing at all."""
     monkeypatch.setenv("CORE_SDK_FIGURES_S", "600")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +27,9 @@ def process_sources() -> Iterator[FigureSource]:
     )
     yield _Rates("process traffic", "process", lambda: _process_counters(process))
     yield _Rates("data", "process", lambda: {"data_wait": 100 * DataWait.of_process.total_s})
+    if sys.platform == "linux":
+        yield _Rates("workers", "process", lambda: {"workers_cpu_util": 100 * _cpu_s_of_started(process)})
+        yield _Rates("main thread", "process", _main_thread_counters)
 
 
 def usual_sources() -> Iterator[FigureSource]:
@@ -89,6 +95,36 @@ def _process_counters(process: psutil.Process) -> dict[str, int]:
         return {}
     counters = process.io_counters()
     return {"process_read": counters.read_bytes, "process_written": counters.write_bytes}
+
+
+def _cpu_s_of_started(process: psutil.Process) -> float:
+    """Returns the processor time of all that a process has started, such as the workers of loaders, also what ended."""
+    total_s = 0.0
+    for pid in [process.pid, *_started_by(process.pid)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = (process if pid == process.pid else psutil.Process(pid)).cpu_times()
+            total_s += times.children_user + times.children_system  # of children that have ended
+            total_s += 0.0 if pid == process.pid else times.user + times.system
+    return total_s
+
+
+def _started_by(pid: int) -> Iterator[int]:
+    """Yields the processes below this one. psutil would read the states of all processes of the machine."""
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                for child in map(int, (task / "children").read_text().split()):
+                    yield child
+                    yield from _started_by(child)
+
+
+def _main_thread_counters() -> dict[str, float]:
+    """Returns the time for which the main thread has computed; nothing with CUDA, which waits by computing, too."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return {}
+    clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
+    return {"compute": 100 * time.clock_gettime(clock)}
 
 
 def _disk_counters() -> dict[str, int]:

@@ -20,6 +20,8 @@ const FIGURES = {
   gpu_ecc_errors: { title: "GPU, memory errors", format: formatNumber },
   data_wait: { title: "Wait for data", format: percent },
   process_cpu_util: { title: "Process, CPU", format: percent },
+  compute: { title: "Main thread, computing", format: percent },
+  workers_cpu_util: { title: "Workers, CPU", format: percent },
   process_rss: { title: "Process, memory", format: formatSize },
   process_read: { title: "Process, read", format: rate },
   process_written: { title: "Process, written", format: rate },
