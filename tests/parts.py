@@ -184,6 +184,7 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "hosts": _hosts,
     "kernel": _module("ipykernel"),
     "latency": _latency,
+    "oidc-provider": _module("oidc_provider_mock"),
     "other users": lambda: None if os.geteuid() == 0 else "only root can be another user",
     "mcp": _module("mcp"),
     "packet loss": _programs("iptables"),

@@ -86,7 +86,7 @@ class _Passing:
     has_bearer: bool = False
     is_page: bool = False
     signed_in: str = ""
-    """The person, if it has made a session."""
+    """The person for whom it has made a session, or whom a provider has named."""
 
 
 @dataclass(eq=False)
@@ -156,7 +156,8 @@ class Door:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         self._figures.count(route, method, status, seconds)
         is_question = method in ("GET", "HEAD") or (passed is not None and passed.route.need == "reader")
-        if passing.is_page or is_question or (passing.grant is None and passed is None):
+        is_unlogged = passing.is_page or is_question or (passing.grant is None and passed is None)
+        if is_unlogged and not passing.signed_in:
             return
         grant = passing.grant
         client = scope.get("client")
@@ -249,7 +250,9 @@ class Door:
         routes = (self.of_lab if workspace is None else self.of_workspaces).find(path)
         method = "GET" if request.method == "HEAD" else request.method
         fitting = [one for one in routes if one.method == method]
-        grant = request.state.passing.grant = self._grant(request, path)
+        # What is for everybody asks for no proof: a browser comes back from a provider as if another site had sent it.
+        is_for_all = bool(fitting) and all(one.need == "nothing" for one in fitting)
+        grant = request.state.passing.grant = None if is_for_all else self._grant(request, path)
         for route in fitting or routes:  # should an address be of several routes, all must allow it
             _check(judge(grant, route.need, workspace, route.trial_id_in(path, grant)))
         if not fitting:

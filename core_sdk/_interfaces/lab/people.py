@@ -191,23 +191,57 @@ class PeopleFile:
         Returns the secret of the session and the session, or None if there is no such invitation any more. Nobody
         loses rights by an invitation.
         """
+        key = hash_of(secret)
+
+        def invited(people: People, open_ones: Mapping[str, Credential]) -> str | None:
+            return open_ones[key].person if key in open_ones else None
+
+        return self._let_in(invited, lasts_s, only=key)
+
+    def sign_in(self, address: str, lasts_s: float) -> tuple[str, Credential] | None:
+        """Makes a session for the person of an address that a provider has confirmed, and uses their invitations.
+
+        Returns the secret of the session and the session, or None if the lab does not know the address. Small letters
+        are the same as capital ones.
+        """
+
+        def known(people: People, open_ones: Mapping[str, Credential]) -> str | None:
+            names = {name for members in people.members.values() for name in members}
+            names |= {one.person for one in open_ones.values()}
+            same = [name for name in names if name == address or (name.isascii() and name.lower() == address.lower())]
+            return min(same, key=lambda name: (name != address, name), default=None)
+
+        return self._let_in(known, lasts_s)
+
+    def _let_in(
+        self, find: Callable[[People, Mapping[str, Credential]], str | None], lasts_s: float, only: str | None = None
+    ) -> tuple[str, Credential] | None:
+        """Makes a session for the person that `find` names, of the people and the open invitations.
+
+        The person's invitations, or the `only` one, are used.
+        """
         key, now = f"{PREFIX}{secrets.token_hex(_SECRET_BYTES)}", time.time()
         made: list[Credential] = []
 
         def use(people: People) -> People:
-            found = people.credentials.get(hash_of(secret))
-            if found is None or found.kind != "invitation" or not people.holds(found, now) or found.role is None:
+            open_ones = {
+                known: one
+                for known, one in people.credentials.items()
+                if one.kind == "invitation" and people.holds(one, now)
+            }
+            person = find(people, open_ones)
+            if person is None:
                 return people
-            session = Credential(secrets.token_hex(_ID_BYTES), "session", found.person, now, now + lasts_s)
+            session = Credential(secrets.token_hex(_ID_BYTES), "session", person, now, now + lasts_s)
             made.append(session)
-            members = people.members.get(found.workspace, {})
-            role = max(found.role, members.get(found.person, found.role), key=ROLES.index)
-            credentials = {known: one for known, one in people.credentials.items() if one.id != found.id}
-            return msgspec.structs.replace(
-                people,
-                members={**people.members, found.workspace: {**members, found.person: role}},
-                credentials={**credentials, hash_of(key): session},
-            )
+            credentials, members = {**people.credentials, hash_of(key): session}, {**people.members}
+            for known, one in open_ones.items():
+                if one.person == person and one.role is not None and only in (None, known):
+                    del credentials[known]
+                    before = members.get(one.workspace, {})
+                    role = max(one.role, before.get(person, one.role), key=ROLES.index)
+                    members[one.workspace] = {**before, person: role}
+            return msgspec.structs.replace(people, members=members, credentials=credentials)
 
         self.change(use)
         return (key, made[0]) if made else None

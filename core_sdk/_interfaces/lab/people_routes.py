@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import hmac
+import html
+import secrets
 import time
-from collections.abc import Callable
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from core_sdk._ground.decoding import json_decoder
+from core_sdk._interfaces.lab import oidc
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.last_uses import LastUses
 from core_sdk._interfaces.lab.people import INVITATION_S, Credential, invitation_address
@@ -23,6 +28,15 @@ from core_sdk._interfaces.server.errors import RequestError
 
 COOKIE = "__Host-core-sdk"
 SESSION_S = 30 * 86400.0
+PROVIDED_SESSION_S = 86400.0
+"""The session of whoever comes by a provider, which may let them in no more tomorrow."""
+_BEGUN_COOKIE = "__Host-core-sdk-oidc"
+_BEGUN_S = 600
+_RETURN_TO = "/oidc/callback"
+_MOST_AT_PROVIDER = 4
+"""The questions to a provider at a time, each of which blocks a thread."""
+
+_COOKIE: Mapping[str, Any] = {"path": "/", "secure": True, "httponly": True, "samesite": "strict"}
 
 Days = Annotated[float, msgspec.Meta(gt=0, le=366)]
 _T = TypeVar("_T")
@@ -82,10 +96,14 @@ class PeopleRoutes:
         self._lab = lab
         self._site = site
         self._last_uses = last_uses
+        self._asking_provider = asyncio.Semaphore(_MOST_AT_PROVIDER)
 
     def of_lab(self) -> list[GuardedRoute]:
         api = PREFIX
         return [
+            GuardedRoute(f"{api}/sign-in", "GET", "nothing", endpoint=self._ways_in),
+            GuardedRoute("/oidc/begin", "GET", "nothing", endpoint=self._begin_oidc),
+            GuardedRoute(_RETURN_TO, "GET", "nothing", endpoint=self._end_oidc),
             GuardedRoute(f"{api}/me", "GET", "person", endpoint=self._me),
             GuardedRoute(f"{api}/session", "POST", "nothing", endpoint=self._sign_in),
             GuardedRoute(f"{api}/session", "GET", "person", endpoint=self._key),
@@ -126,8 +144,62 @@ class PeopleRoutes:
         if not self._site.is_secure:
             return json_answer({"key": key})
         answer = json_answer({"key": ""})
-        answer.set_cookie(COOKIE, key, max_age=int(SESSION_S), path="/", secure=True, httponly=True, samesite="strict")
+        answer.set_cookie(COOKIE, key, max_age=int(SESSION_S), **_COOKIE)
         return answer
+
+    async def _ways_in(self, _request: Request) -> Response:
+        return json_answer({"oidc": self._site.provider is not None})
+
+    async def _begin_oidc(self, _request: Request) -> Response:
+        """Leads a browser to the provider, and gives it the secret by which it is known when it comes back."""
+        secret = secrets.token_urlsafe(oidc.SECRET_BYTES)
+        try:
+            async with self._asking_provider:
+                address = await run_in_threadpool(oidc.sign_in_address, self._provider(), secret, self._return_to)
+        except RequestError as error:
+            return _refusal_page(error)
+        answer = RedirectResponse(address, 303)
+        # Not `strict`: it comes back by a link of the provider's page.
+        answer.set_cookie(_BEGUN_COOKIE, secret, max_age=_BEGUN_S, **{**_COOKIE, "samesite": "lax"})
+        return answer
+
+    async def _end_oidc(self, request: Request) -> Response:
+        """Signs in whoever comes back from the provider."""
+        answer: Response = RedirectResponse("/", 303)
+        key = ""
+        try:
+            key = await self._key_by_oidc(request)
+        except RequestError as error:
+            answer = _refusal_page(error)
+        answer.delete_cookie(_BEGUN_COOKIE, **_COOKIE)
+        if key:
+            answer.set_cookie(COOKIE, key, max_age=int(PROVIDED_SESSION_S), **_COOKIE)
+        return answer
+
+    async def _key_by_oidc(self, request: Request) -> str:
+        provider, query, secret = self._provider(), request.query_params, request.cookies.get(_BEGUN_COOKIE, "")
+        state = query.get("state", "").encode(errors="surrogatepass")
+        if not secret or not hmac.compare_digest(state, oidc.state_of(secret).encode()):
+            words = "this sign-in was begun in another browser, or more than ten minutes ago"
+            raise RequestError(401, "foreign_sign_in", words, "Sign in again.")
+        async with self._asking_provider:
+            code = query.get("code", "")
+            address = await run_in_threadpool(oidc.confirmed_address, provider, secret, self._return_to, code)
+        request.state.passing.signed_in = address
+        made = await run_in_threadpool(self._lab.people.sign_in, address, PROVIDED_SESSION_S)
+        if made is None:
+            words = f"{address} is a member of no workspace of this lab"
+            raise RequestError(403, "no_member", words, "Ask an owner of a workspace to invite this address.")
+        return made[0]
+
+    def _provider(self) -> oidc.OidcProvider:
+        if self._site.provider is None:
+            raise RequestError(404, "no_provider", "this lab has no provider of sign-ins")
+        return self._site.provider
+
+    @property
+    def _return_to(self) -> str:
+        return f"{self._site.url}{_RETURN_TO}"
 
     async def _key(self, request: Request) -> Response:
         """Gives a page a key in place of the token with which it was opened: it ends with that token.
@@ -157,7 +229,7 @@ class PeopleRoutes:
         if grant is not None and grant.credential_id:
             await run_in_threadpool(self._lab.people.revoke, grant.credential_id)
         answer = json_answer({"message": "signed out"})
-        answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
+        answer.delete_cookie(COOKIE, **_COOKIE)
         return answer
 
     async def _own_credentials(self, request: Request) -> Response:
@@ -285,6 +357,14 @@ def _passed(request: Request) -> Passed:
 
 def _roles(grant: Grant | None) -> dict[str, Role]:
     return {} if grant is None else grant.roles
+
+
+def _refusal_page(error: RequestError) -> Response:
+    """Returns a page for a person, whom a provider has led here."""
+    problem = error.failure.error
+    words = html.escape(f"{problem.message}. {problem.hint}")
+    page = f'<!doctype html><title>Core SDK</title><p>{words}</p><p><a href="/">Back</a></p>'
+    return HTMLResponse(page, error.status)
 
 
 async def _body(request: Request, kind: type[_T]) -> _T:

@@ -17,6 +17,7 @@ import uvicorn
 
 from core_sdk._interfaces.lab.door import Door
 from core_sdk._interfaces.lab.folder import Lab
+from core_sdk._interfaces.lab.oidc import OidcProvider
 from core_sdk._interfaces.lab.routes import WriterRoutes
 from core_sdk._interfaces.lab.site import Site, parse_listen, plan_site
 from core_sdk._interfaces.server.connections import protocol_of_a_server
@@ -40,6 +41,7 @@ class Exposure:
     key: Path | None = None
     proxies: Sequence[str] = ()
     person_header: str = ""
+    provider: OidcProvider | None = None
 
 
 PLAIN = Exposure()
@@ -68,6 +70,7 @@ def serve_lab(
             has_tls=exposure.certificate is not None,
             proxies=exposure.proxies,
             person_header=exposure.person_header,
+            provider=exposure.provider,
         )
 
     site_at(port)  # what is unsafe is refused before anything listens

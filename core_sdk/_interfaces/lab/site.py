@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from core_sdk._interfaces.lab.oidc import OidcProvider
 from core_sdk._interfaces.server.serving import LOOPBACK_NAMES, is_loopback
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -26,6 +27,8 @@ class Site:
     """The header in which such a proxy names who has signed in with it; empty: in none."""
     only_by_proxies: bool = False
     """Whether nobody else may connect, since what is sent is not encrypted."""
+    provider: OidcProvider | None = None
+    """Where people sign in, besides by one-time links."""
 
     @property
     def is_secure(self) -> bool:
@@ -50,12 +53,19 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 def plan_site(
-    host: str, port: int, *, url: str | None, has_tls: bool, proxies: Iterable[str], person_header: str
+    host: str,
+    port: int,
+    *,
+    url: str | None,
+    has_tls: bool,
+    proxies: Iterable[str],
+    person_header: str,
+    provider: OidcProvider | None = None,
 ) -> Site:
     """Returns how a server that listens there is reached.
 
-    Raises `ValueError` for a URL with a path, for a header that nobody may send, and for an address that other machines
-    reach without encryption, unless only named proxies may connect.
+    Raises `ValueError` for a URL with a path, for a header that nobody may send, for an address that other machines
+    reach without encryption, unless only named proxies may connect, and for sign-ins without https.
     """
     networks = tuple(ipaddress.ip_network(one) for one in proxies)
     if person_header and not networks:
@@ -70,6 +80,8 @@ def plan_site(
     parts = urlsplit(url or own)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
         raise ValueError(f"{url!r} is not an address such as https://lab.example.org")
+    if provider is not None and parts.scheme != "https":
+        raise ValueError("sign-in by OpenID Connect needs https: give --url, or --certificate and --key")
     names = {f"{name}:{port}" for name in ((*LOOPBACK_NAMES, _shown(host)) if is_loopback(host) else (_shown(host),))}
     return Site(
         f"{parts.scheme}://{parts.netloc}",
@@ -77,6 +89,7 @@ def plan_site(
         networks,
         person_header.lower(),
         only_by_proxies=is_open,
+        provider=provider,
     )
 
 

@@ -51,7 +51,7 @@ class Asked:
 class LabVisitor:
     """The workspace `vision` has three trials, `speech` one; `secrets` has the secret of each asker."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, site: Site = SITE) -> None:
         self.lab = Lab.create(root)
         for name, num_trials in (("vision", 3), ("speech", 1)):
             home = self.lab.add_workspace(name)
@@ -70,7 +70,7 @@ class LabVisitor:
         people.change(lambda before: _expired(before, expired.id))
         self.secrets["invited"] = people.issue("invitation", "guest", DAY_S, workspace="vision", role="owner")[0]
         self.secrets["prometheus"] = people.issue("metrics", "owner", DAY_S)[0]
-        self.door = Door(self.lab, SITE, {**PAGE, "/lab.html": LAB_PAGE}, workspace_routes)
+        self.door = Door(self.lab, site, {**PAGE, "/lab.html": LAB_PAGE}, workspace_routes)
 
     def token(self, workspace: str, person: str) -> str:
         return self.lab.people.issue("token", person, DAY_S, workspace=workspace)[0]

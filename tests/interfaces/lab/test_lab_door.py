@@ -33,7 +33,8 @@ def address_of(route: GuardedRoute, *, trial_id: int = 1, root: str = "/w/vision
 def wanted(asker: str, route: GuardedRoute, *, is_of_lab: bool) -> str:
     """Returns the reason for which the asker is refused, or nothing. It says it again, in other words than the door."""
     path = route.path.removeprefix("/api/v1")
-    if (path, route.method) in {("/health", "GET"), ("/session", "POST")}:
+    ways_in = ("/sign-in", "/oidc/begin", "/oidc/callback")
+    if (path, route.method) in {("/health", "GET"), ("/session", "POST"), *((way, "GET") for way in ways_in)}:
         return ""
     if asker in (*NOBODIES, "invited"):
         return "no_token"

@@ -76,6 +76,16 @@ def up(
     person_header: Annotated[
         str, Option("--person-header", metavar="NAME", help="The header in which that proxy names who has signed in.")
     ] = "",
+    oidc_issuer: Annotated[
+        str | None, Option("--oidc-issuer", metavar="URL", help="An OpenID Connect provider, where people sign in.")
+    ] = None,
+    oidc_client_id: Annotated[
+        str | None, Option("--oidc-client-id", metavar="ID", help="The lab's name there.")
+    ] = None,
+    oidc_secret_file: Annotated[
+        Path | None,
+        Option("--oidc-secret-file", metavar="FILE", help="A file with its secret, which only you can read."),
+    ] = None,
 ) -> None:
     """Serve a lab, until Ctrl-C or SIGTERM. SIGHUP reads a renewed certificate.
 
@@ -83,6 +93,7 @@ def up(
     their role allows.
     """
     from core_sdk._interfaces.lab.folder import Lab
+    from core_sdk._interfaces.lab.oidc import provider_of
     from core_sdk._interfaces.lab.serving import Exposure, serve_lab
     from core_sdk._workspace.routes import workspace_routes
 
@@ -90,8 +101,9 @@ def up(
         click.echo(f"{site.url}/")
         say("Ctrl-C ends the server")
 
-    exposure = Exposure(listen, url, certificate, key, proxy or (), person_header)
     with _refusals():
+        provider = provider_of(oidc_issuer, oidc_client_id, oidc_secret_file)
+        exposure = Exposure(listen, url, certificate, key, proxy or (), person_header, provider)
         serve_lab(Lab.create(folder), exposure, writer_routes=workspace_routes, on_listening=tell)
 
 

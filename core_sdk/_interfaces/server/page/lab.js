@@ -65,7 +65,12 @@ function Lab({ problem: first }) {
 }
 
 function SignIn() {
-  return html`<section><p>You are not signed in. Open the one-time link that an owner of a workspace has made for you.</p></section>`;
+  const [ways, setWays] = useState({ oidc: false });
+  useEffect(() => void get("api/v1/sign-in").then(setWays, () => undefined), []);
+  return html`<section>
+    ${ways.oidc && html`<p><a href="oidc/begin">Sign in</a> with the account that your lab has named.</p>`}
+    <p>You are not signed in. Open the one-time link that an owner of a workspace has made for you.</p>
+  </section>`;
 }
 
 /** @param {{me: Me, onProblem: (problem: string) => void}} props */
