@@ -68,15 +68,15 @@ def hang(way: str) -> float | None:
     with tempfile.TemporaryDirectory() as directory:
         process, home = begin(Path(directory), source, way, RANKS_COMMAND if way == "collective" else [])
         try:
-            deadline = time.monotonic() + 60
+            deadline, folder, told = time.monotonic() + 120, home.folder(1), ""
             while time.monotonic() < deadline:
-                folder = home.folder(1)
                 for found in find_records(folder.changes_path, ['"stall"']):
-                    if isinstance(found, StallFound):
+                    if isinstance(found, StallFound) and words in found.words:
                         reports = find_records(folder.journal_path(1), ['"report"'])
-                        last = max(each.time for each in reports if isinstance(each, Report))
-                        return found.time - last if words in found.words else None
+                        return found.time - max(each.time for each in reports if isinstance(each, Report))
+                    told = found.words if isinstance(found, StallFound) else told
                 time.sleep(0.1)
+            print(f"what was said is: {told or 'nothing'}", flush=True)
             return None
         finally:
             kill_tree(process.pid)
