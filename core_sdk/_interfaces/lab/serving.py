@@ -13,16 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
-
 from core_sdk._interfaces.lab.door import Door
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.oidc import OidcProvider
 from core_sdk._interfaces.lab.routes import WriterRoutes
 from core_sdk._interfaces.lab.site import Site, parse_listen, plan_site
-from core_sdk._interfaces.server.connections import protocol_of_a_server
 from core_sdk._interfaces.server.pages import read_page
-from core_sdk._interfaces.server.serving import listen
+from core_sdk._interfaces.server.serving import BoundedServer, listen
 
 logger = logging.getLogger("core_sdk.server")
 
@@ -42,9 +39,6 @@ class Exposure:
     proxies: Sequence[str] = ()
     person_header: str = ""
     provider: OidcProvider | None = None
-
-
-PLAIN = Exposure()
 
 
 def serve_lab(
@@ -80,49 +74,33 @@ def serve_lab(
         site = site_at(sockets[0].getsockname()[1])
         door = Door(lab, site, read_page(), writer_routes)
         stack.callback(door.workspaces.close)
-        server = make_lab_server(door, exposure, lambda: on_listening(site))
+        server = _LabServer(door, exposure, lambda: on_listening(site))
         with contextlib.suppress(KeyboardInterrupt):  # the server ends well, and raises it again
             server.run(sockets=sockets)
 
 
-def make_lab_server(
-    door: Door, exposure: Exposure = PLAIN, on_started: Callable[[], None] = lambda: None
-) -> uvicorn.Server:
-    config = uvicorn.Config(
-        door,
-        log_level="warning",
-        access_log=False,  # the log would contain tickets
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=_GRACE_S,
-        ws="none",
-        http=protocol_of_a_server(),
-        loop="asyncio",
-        lifespan="off",
-        ssl_certfile=exposure.certificate,
-        ssl_keyfile=exposure.key,
-    )
-    return _LabServer(config, door, on_started)
-
-
-class _LabServer(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, door: Door, on_started: Callable[[], None]) -> None:
-        super().__init__(config)
+class _LabServer(BoundedServer):
+    def __init__(self, door: Door, exposure: Exposure, on_started: Callable[[], None]) -> None:
+        super().__init__(
+            door,
+            door.workspaces.end,
+            on_started,
+            most_connections=MOST_CONNECTIONS,
+            grace_s=_GRACE_S,
+            certificate=exposure.certificate,
+            key=exposure.key,
+        )
         self._door = door
-        self._on_started = on_started
         self._watching: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
         self._watching = asyncio.create_task(self._door.watch())
         if self.config.ssl is not None:
             with contextlib.suppress(ValueError, RuntimeError):  # signals are for the main thread
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._read_certificate)
-        self._on_started()
+        await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._door.workspaces.end()
         await super().shutdown(sockets)
         if self._watching is not None:
             self._watching.cancel()

@@ -8,11 +8,13 @@ import ipaddress
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from core_sdk._home import Home
 from core_sdk._interfaces.server.app import App
@@ -107,25 +109,44 @@ def _end_with(source: IO[str], server: uvicorn.Server) -> None:
 def make_server(shared: SharedView, address: Address, on_started: Callable[[], None] = lambda: None) -> uvicorn.Server:
     hosts = LOOPBACK_NAMES if is_loopback(address.host) else (*LOOPBACK_NAMES, *_names_of(address.host))
     app = App(shared, TokenGate(address.token, address.port, hosts, address.own_name), read_page())
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,  # the log would contain tickets
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=1,
-        ws="none",
-        http=protocol_of_a_server(),
-        loop="asyncio",
-    )
-    return _PageServer(config, app, on_started)
+    return BoundedServer(app, app.end, on_started, most_connections=MOST_CONNECTIONS, grace_s=1)
 
 
-class _PageServer(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, app: App, on_started: Callable[[], None]) -> None:
+class BoundedServer(uvicorn.Server):
+    """Serves an application to connections that have to vouch for themselves.
+
+    It says when it listens and takes signals, and lets the application `end` its streams before it waits for answers,
+    for at most `grace_s`.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        end: Callable[[], Awaitable[None]],
+        on_started: Callable[[], None],
+        *,
+        most_connections: int,
+        grace_s: int,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,  # the log would contain tickets
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=most_connections,
+            timeout_graceful_shutdown=grace_s,
+            ws="none",
+            http=protocol_of_a_server(),
+            loop="asyncio",
+            lifespan="off",
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+        )
         super().__init__(config)
-        self._app = app
+        self._end = end
         self._on_started = on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -133,7 +154,7 @@ class _PageServer(uvicorn.Server):
         self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._app.end()
+        await self._end()
         await super().shutdown(sockets)
 
 
