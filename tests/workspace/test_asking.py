@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 from home.journals import START, new_trial, record, report, stored
-from workspace.workspaces import served
+from workspace.workspaces import served, served_by_lab
 
 from core_sdk import client
 from core_sdk._ground.records import Alert, CheckpointPinned, MetadataSet, Profile
@@ -69,10 +71,20 @@ def home(home: Home) -> Home:
     return home
 
 
-@pytest.fixture
-def views(home: Home) -> Iterator[tuple[View, View]]:
-    with served(home) as url, open_workspace(url) as asked, open_view(home) as index:
-        yield index, asked
+@pytest.fixture(params=["server", "lab"])
+def views(
+    home: Home, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[View, View]]:
+    """The index of the home, and the same home behind the routes alone, or behind the door of a lab."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "lab":
+            url, token = stack.enter_context(served_by_lab(home, tmp_path / "lab"))
+            monkeypatch.setenv("CORE_SDK_SERVER", url)
+            monkeypatch.setenv("CORE_SDK_TOKEN", token)
+        else:
+            url = stack.enter_context(served(home))
+        asked = stack.enter_context(open_workspace(url))
+        yield stack.enter_context(open_view(home)), asked
 
 
 def test_every_question_is_tried(views: tuple[View, View]) -> None:

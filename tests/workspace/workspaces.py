@@ -15,9 +15,14 @@ from pathlib import Path
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.types import ASGIApp
 
 from core_sdk import core
 from core_sdk._home import Home, TrialFolder
+from core_sdk._interfaces.lab.door import Door
+from core_sdk._interfaces.lab.folder import Lab
+from core_sdk._interfaces.lab.site import plan_site
+from core_sdk._interfaces.server.pages import read_page
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.pushing import Pusher
 from core_sdk._workspace.routes import workspace_routes
@@ -32,18 +37,45 @@ def app_of(home: Home) -> Starlette:
 @contextlib.contextmanager
 def served(home: Home, port: int = 0) -> Iterator[str]:
     """Serves a home as a workspace, from a thread, and yields its address."""
+    with _listening(port) as bound, _serving(app_of(home), bound) as url:
+        yield f"{url}{PATH}"
+
+
+@contextlib.contextmanager
+def served_by_lab(home: Home, root: Path) -> Iterator[tuple[str, str]]:
+    """Serves a home as a workspace of a lab, from a thread, and yields its address and the token of a reader."""
+    lab = Lab.create(root)
+    (root / "workspaces" / "lab").symlink_to(home.root)
+    lab.people.set_role("lab", "reader", "reader")
+    token, _ = lab.people.issue("token", "reader", None, workspace="lab")
+    with _listening() as bound:
+        port = bound.getsockname()[1]
+        site = plan_site("127.0.0.1", port, url=None, has_tls=False, proxies=(), person_header="")
+        door = Door(lab, site, read_page(), workspace_routes)
+        with _serving(door, bound) as url:
+            yield f"{url}{PATH}", token
+        door.workspaces.close()
+
+
+@contextlib.contextmanager
+def _listening(port: int = 0) -> Iterator[socket.socket]:
     with socket.socket() as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(("127.0.0.1", port))
         bound.listen(128)
-        server = uvicorn.Server(uvicorn.Config(app_of(home), log_level="warning", loop="asyncio", ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{bound.getsockname()[1]}{PATH}"
-        finally:
-            server.should_exit = True
-            thread.join()
+        yield bound
+
+
+@contextlib.contextmanager
+def _serving(app: ASGIApp, bound: socket.socket) -> Iterator[str]:
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", loop="asyncio", ws="none", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 class ServerProcess:

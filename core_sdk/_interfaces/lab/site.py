@@ -82,10 +82,16 @@ def plan_site(
         raise ValueError(f"{url!r} is not an address such as https://lab.example.org")
     if provider is not None and parts.scheme != "https":
         raise ValueError("sign-in by OpenID Connect needs https: give --url, or --certificate and --key")
-    names = {f"{name}:{port}" for name in ((*LOOPBACK_NAMES, _shown(host)) if is_loopback(host) else (_shown(host),))}
+    usual_port = ":443" if parts.scheme == "https" else ":80"  # browsers leave it out
+    address = parts.netloc.lower()
+    own_names = (*LOOPBACK_NAMES, _shown(host)) if is_loopback(host) else (_shown(host),)
+    hosts = {address, *(f"{name}:{port}".lower() for name in own_names)}
+    hosts |= {one.removesuffix(usual_port) for one in hosts}
+    if parts.port is None:
+        hosts.add(f"{address}{usual_port}")
     return Site(
-        f"{parts.scheme}://{parts.netloc}",
-        frozenset(name.lower() for name in {*names, parts.netloc}),
+        f"{parts.scheme}://{address.removesuffix(usual_port)}",
+        frozenset(hosts),
         networks,
         person_header.lower(),
         only_by_proxies=is_open,

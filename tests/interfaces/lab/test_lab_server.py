@@ -223,6 +223,20 @@ def test_nothing_is_served_to_other_machines_unencrypted(host: str) -> None:
     assert "lab.example.org" in behind.hosts & encrypted.hosts
 
 
+@pytest.mark.parametrize("url", ["https://Lab.example:443", "https://lab.example", "https://lab.example/"])
+def test_the_usual_port_may_be_written_or_left_out(url: str) -> None:
+    """Browsers leave the port of https out, whatever the owner of the lab has written."""
+    site = plan_site("127.0.0.1", 8700, url=url, has_tls=False, proxies=(), person_header="")
+    other = plan_site("127.0.0.1", 8700, url="https://lab.example:8443", has_tls=False, proxies=(), person_header="")
+    own = plan_site("127.0.0.1", 443, url=None, has_tls=True, proxies=(), person_header="")
+
+    assert site.url == "https://lab.example"
+    assert site.hosts - {"localhost:8700", "127.0.0.1:8700", "[::1]:8700"} == {"lab.example", "lab.example:443"}
+    assert other.url == "https://lab.example:8443"
+    assert "lab.example" not in other.hosts
+    assert {"localhost", "localhost:443"} <= own.hosts
+
+
 def test_a_header_that_names_people_needs_a_named_proxy() -> None:
     """Nobody can be believed who they are by a header that everybody may send."""
     with pytest.raises(ValueError, match="--proxy"):
