@@ -68,6 +68,7 @@
     │   ├── WorkspaceUnreachableError
     │   ├── WorkspaceRefusedError
     │   └── UnknownWorkspaceError (ValueError)
+    ├── WorkspaceRequestError                 what is asked of the home that has sent a trial to a workspace
     ├── ExperimentError                       a submitted experiment
     │   └── CodeDamagedError
     ├── TextChangedError                      notes or a description, which somebody else has changed
@@ -841,6 +842,16 @@ class UnknownWorkspaceError(WorkspaceError, ValueError):
 
     def _words(self, reason: str) -> str:
         return f"is not known: of those that you have logged in to, {reason}"
+
+
+class WorkspaceRequestError(CoreSDKError):
+    """The home that has sent a trial to a workspace does not do what was asked of it, or has not done it yet."""
+
+    def __init__(self, trial_id: int, verb: str, reason: str) -> None:
+        self.trial_id = trial_id
+        self.verb = verb
+        self.reason = reason
+        super().__init__(f"cannot {verb} trial {trial_id} from here: {reason}")
 
 
 class ExperimentError(CoreSDKError):

@@ -15,5 +15,6 @@ size.
 - `pushing`: sends the trials of a home, as they are now.
 - `questions`: what can be asked of a workspace: the questions of a view of a home.
 - `asking`: a view of a workspace, which asks its server.
-- `following`: does so while they are recorded. Run as a module, this is the pusher of a home.
+- `following`: does so while they are recorded. The program of a pusher is `core_sdk._execution.steering`.
+- `actions`: what people ask of a trial, and its home does.
 """

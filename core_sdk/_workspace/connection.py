@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 import requests
@@ -18,6 +18,7 @@ from core_sdk._workspace.wire import (
     Announcement,
     AskedCheckpoint,
     CheckpointArrival,
+    Heard,
     PieceAnswers,
     PieceHead,
     SignOfLife,
@@ -39,6 +40,7 @@ class WorkspaceConnection:
         self.url = url.rstrip("/")
         self._session = requests.Session()
         self._session.headers["User-Agent"] = f"core-sdk/{__version__}"
+        self._session.headers["X-Core-SDK-Action"] = "1"  # no page of another site has caused it
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
@@ -52,8 +54,8 @@ class WorkspaceConnection:
     def checkpoint(self, asked: AskedCheckpoint) -> CheckpointArrival:
         return self._ask("push/checkpoints", msgspec.json.encode(asked), CheckpointArrival)
 
-    def give_sign(self, sign: SignOfLife) -> None:
-        self._ask("push/running", msgspec.json.encode(sign), PieceAnswers)
+    def give_sign(self, sign: SignOfLife) -> Heard:
+        return self._ask("push/running", msgspec.json.encode(sign), Heard)
 
     def ask(self, question: str, body: bytes) -> bytes:
         """Asks a question of a view. Raises the error of the view, too."""
@@ -63,6 +65,17 @@ class WorkspaceConnection:
         if answer.status_code != 200:
             raise self._failure(answer)
         return answer.content
+
+    def act(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Has the workspace do something, as its page does. Returns the answer."""
+        answer = self._request("POST", path, msgspec.json.encode(body), {"Content-Type": "application/json"})
+        if answer.status_code != 200:
+            raise self._failure(answer)
+        return json_decoder(dict[str, Any])(answer.content)
+
+    def get(self, path: str, kind: type[T]) -> T:
+        """Returns what is at an address of the page's."""
+        return json_decoder(kind)(self._get(path).content)
 
     def close(self) -> None:
         self._session.close()
@@ -83,9 +96,24 @@ class WorkspaceConnection:
         raise self._failure(answer)
 
     def _post(self, path: str, body: bytes) -> requests.Response:
+        return self._request("POST", path, body)
+
+    def _get(self, path: str) -> requests.Response:
+        if (answer := self._request("GET", path)).status_code != 200:
+            raise self._failure(answer)
+        return answer
+
+    def _request(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> requests.Response:
         try:
-            return self._session.post(
-                f"{self.url}/api/v1/{path}", data=body, timeout=(_CONNECT_S, _ANSWER_S), allow_redirects=False
+            return self._session.request(
+                method,
+                f"{self.url}/api/v1/{path}",
+                data=body,
+                headers=headers,
+                timeout=(_CONNECT_S, _ANSWER_S),
+                allow_redirects=False,
             )
         except requests.RequestException as error:
             raise WorkspaceUnreachableError(self.url, str(error)) from error

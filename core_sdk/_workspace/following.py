@@ -10,31 +10,39 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 
 from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.environment import WorkspaceSettings
 from core_sdk._home.folders import Home
 from core_sdk._home.pushes import PushRecord, end_push, find_login, pusher_lock, wanted_pushes
+from core_sdk._workspace.actions.acting import CarryOut, Hands
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.pushing import Pushed, Pusher
 from core_sdk.errors import CoreSDKError, WorkspaceRefusedError
 
 _EVERY_S = 1.0
+_IDLE_S = 2.0
 _LONGEST_PAUSE_S = 300.0
 _LOOK_S = 5.0
 """The longest time for which a trial waits that is to be sent to a workspace which is not away."""
 
 
-def push_wanted(home_root: Path) -> None:
-    """Sends what the home wants to be sent, as long as there is something. Only one process at a time does."""
+def push_wanted(home_root: Path, carry_out: CarryOut, acting: Executor) -> None:
+    """Sends what the home wants to be sent, as long as there is something. Only one process at a time does.
+
+    What people ask of its trials is done meanwhile, by `acting`, which has one thread.
+    """
     while wanted_pushes(home_root):
         try:
             lock = AliveLock(pusher_lock(home_root))
         except (BlockingIOError, FileNotFoundError):
             return
         try:
-            Following(Home(home_root)).run(lambda: wanted_pushes(home_root), lambda record: end_push(home_root, record))
+            home = Home(home_root)
+            following = Following(home, hands=Hands(home, carry_out, acting))
+            following.run(lambda: wanted_pushes(home_root), lambda record: end_push(home_root, record))
         finally:
             lock.release()
         # What was named meanwhile has started a pusher that found the lock held.
@@ -50,8 +58,10 @@ class Following:
         with_checkpoints: bool = False,
         every_s: float = _EVERY_S,
         longest_pause_s: float = _LONGEST_PAUSE_S,
+        hands: Hands | None = None,
     ) -> None:
         self._home = home
+        self._hands = hands
         self._with_checkpoints = with_checkpoints
         self._every_s = every_s
         self._longest_pause_s = longest_pause_s
@@ -63,9 +73,9 @@ class Following:
         done: Callable[[PushRecord], object],
         tell: Callable[[str], None] = lambda problem: None,
     ) -> None:
-        """Sends the trials that are `wanted`, and says which are `done`, until none is wanted."""
-        while records := wanted():
-            for workspace in {record.workspace for record in records}:
+        """Sends the trials that are `wanted`, and says which are `done`, until none is wanted and nobody asks."""
+        while (records := wanted()) or self._heard():
+            for workspace in {record.workspace for record in records} | self._heard():
                 if workspace not in self._lines:
                     self._lines[workspace] = self._line(workspace)
                 line = self._lines[workspace]
@@ -74,7 +84,7 @@ class Following:
                         done(record)
             # While all servers are away there is nothing to look for but what is wanted of another one.
             away_s = min((line.due for line in self._lines.values()), default=0.0) - time.monotonic()
-            time.sleep(max(self._every_s, min(away_s, _LOOK_S)))
+            time.sleep(max(self._every_s if records else _IDLE_S, min(away_s, _LOOK_S)))
 
     def pushed(self) -> list[tuple[str, Pushed]]:
         """Returns what was sent to each workspace."""
@@ -101,6 +111,10 @@ class Following:
             line.pusher.forget(record.trial_id)
         return over
 
+    def _heard(self) -> set[str]:
+        """Returns the workspaces that are heard without anything to send."""
+        return set() if self._hands is None else self._hands.workspaces()
+
     def _is_over(self, trial_id: int) -> bool:
         folder = self._home.folder(trial_id)
         with contextlib.suppress(OSError):
@@ -108,7 +122,8 @@ class Following:
         return True  # it was deleted
 
     def _line(self, workspace: str) -> _Line:
-        pusher = Pusher(self._home, self._connection(workspace), with_checkpoints=self._with_checkpoints)
+        connection = self._connection(workspace)
+        pusher = Pusher(self._home, connection, with_checkpoints=self._with_checkpoints, hands=self._hands)
         return _Line(workspace, pusher)
 
     def _connection(self, workspace: str) -> WorkspaceConnection:

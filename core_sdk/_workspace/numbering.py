@@ -19,6 +19,7 @@ from core_sdk._ground.files import fingerprint, read_regular, write_atomically
 from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.records import ExperimentRecord, TrialRecord, decode_file, encode_file
 from core_sdk._home.folders import Home, Ownership, TrialFolder
+from core_sdk._workspace.actions.asker import present_asker
 from core_sdk._workspace.wire import Allotted, AnnouncedExperiment, AnnouncedTrial, Announcement, Extent, TrialKey
 from core_sdk.errors import RecordDamagedError
 
@@ -31,6 +32,8 @@ class Number(msgspec.Struct, kw_only=True):
     """The identity of the home that has sent it."""
     is_made: bool = False
     """Whether its record was written, so that without one it was deleted."""
+    person: str = ""
+    """The person whose program has sent it."""
 
 
 class NumbersRecord(msgspec.Struct, kw_only=True):
@@ -65,6 +68,12 @@ def allot(home: Home, told: Announcement) -> list[tuple[Allotted, TrialFolder]]:
         return found
 
 
+def number_of(home: Home, trial_id: int) -> Number | None:
+    """Returns what is known of the home that has sent a trial; None if none has. Raises `CoreSDKError`."""
+    key = TrialKey.of(home.trial(trial_id).read_record())
+    return next((one for one in _read(_path(home, key)).numbers if one.trial_id == trial_id), None)
+
+
 def lacking(folder: TrialFolder, grown: Mapping[str, Extent]) -> list[str]:
     """Returns the files of which the trial has less than this. Raises `OSError`."""
     return [name for name, extent in grown.items() if _size(folder.path / name) < extent.size_bytes]
@@ -96,7 +105,7 @@ def _allot(home: Home, told: Announcement, trial: AnnouncedTrial, experiment_id:
                 continue
             if not lacking(folder, trial.grown) and not differing(folder, trial.grown):
                 return Allotted(other.trial_id, is_of_copy=True)
-        own = Number(trial_id=home.create_trial().trial_id, home=told.home)
+        own = Number(trial_id=home.create_trial().trial_id, home=told.home, person=present_asker().name)
         known.numbers.append(own)
         write_atomically(path, encode_file(known))
     folder = home.folder(own.trial_id)

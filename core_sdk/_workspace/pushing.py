@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,8 @@ from core_sdk._ground.records import MANIFEST_NAME, CommandRecord, TrialRecord, 
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.history import read_history
 from core_sdk._home.storages import is_inside, storage_url
+from core_sdk._workspace.actions.acting import Hands
+from core_sdk._workspace.actions.signs import PusherSigns
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.files import CHANGES, is_of_rank, kind_of
 from core_sdk._workspace.wire import (
@@ -37,7 +38,6 @@ from core_sdk._workspace.wire import (
     AskedCheckpoint,
     Extent,
     PieceHead,
-    SignOfLife,
     TrialKey,
     piece_of,
 )
@@ -47,7 +47,6 @@ logger = logging.getLogger("core_sdk.tracking")
 
 _COMMAND = "command.json"
 _LINE_BYTES = 64 << 10
-_SIGN_S = 30.0
 
 _State = tuple[int, int, int]
 """The inode, the size and the time of a file, which tell whether it was replaced."""
@@ -70,13 +69,19 @@ class Pusher:
     Its methods raise `WorkspaceError`, after which they can be called again.
     """
 
-    def __init__(self, home: Home, connection: WorkspaceConnection, *, with_checkpoints: bool = False) -> None:
+    def __init__(
+        self,
+        home: Home,
+        connection: WorkspaceConnection,
+        *,
+        with_checkpoints: bool = False,
+        hands: Hands | None = None,
+    ) -> None:
         self._home = home
         self._connection = connection
         self._with_checkpoints = with_checkpoints
         self._trials: dict[int, _TrialPush] = {}
-        self._told_running: dict[int, int] = {}
-        self._last_sign = 0.0
+        self._signs = PusherSigns(home, hands)
         self.pushed = Pushed()
 
     def push(self, trial_ids: Iterable[int]) -> bool:
@@ -101,15 +106,11 @@ class Pusher:
         return self.pushed.num_bytes > before
 
     def _give_sign(self, trials: Sequence[_TrialPush]) -> None:
-        """Tells which trials run, when that has changed and now and then."""
         running = {trial.number: attempt for trial in trials if trial.is_open and (attempt := trial.running_attempt())}
         told = {number: attempt for number, attempt in running.items() if number is not None}
-        is_due = time.monotonic() - self._last_sign > _SIGN_S
-        if told != self._told_running or (told and is_due) or self._last_sign == 0.0:
-            # Another pusher may have said that they run.
-            ended = [trial.number for trial in trials if trial.is_open and trial.number and trial.number not in told]
-            self._connection.give_sign(SignOfLife(told, ended))
-            self._told_running, self._last_sign = told, time.monotonic()
+        # Another pusher may have said that they run.
+        ended = [trial.number for trial in trials if trial.is_open and trial.number and trial.number not in told]
+        self._signs.give(self._connection, told, ended)
 
     def use(self, connection: WorkspaceConnection) -> None:
         """Goes on with another connection, and closes the one before."""

@@ -1,7 +1,7 @@
 """The doors of a workspace for programs, as routes of Starlette below `/api/v1` of its address.
 
-Whoever mounts them decides who may read and write: nothing here knows people or tokens. An answer of 507 says that the
-disk is full, and how much was taken before.
+Whoever mounts them decides who may read and write, and says who asks: nothing here knows roles or tokens. An answer of
+507 says that the disk is full, and how much was taken before.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from starlette.routing import Route
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.files import explained, is_full
 from core_sdk._home import Home, View, open_view
+from core_sdk._workspace.actions.requesting import HandedRequests
 from core_sdk._workspace.presence import Presence
 from core_sdk._workspace.questions import QUESTIONS, Question, ToldError, encode_error
 from core_sdk._workspace.receiving import RecordReceiver
@@ -32,6 +33,7 @@ from core_sdk._workspace.wire import (
     Announcement,
     AskedCheckpoint,
     DamagedRequestError,
+    Heard,
     PieceAnswers,
     SignOfLife,
     unframed,
@@ -47,7 +49,7 @@ _MESSAGE_PACK = "application/msgpack"
 
 def receiving_routes(home: Home) -> list[Route]:
     """Returns the routes by which other homes send their records into this one."""
-    receiver, presence = RecordReceiver(home), Presence(home)
+    receiver, presence, requests = RecordReceiver(home), Presence(home), HandedRequests(home)
     decode_sign = json_decoder(SignOfLife)
     decode_announcement, decode_asked = json_decoder(Announcement), json_decoder(AskedCheckpoint)
 
@@ -66,8 +68,9 @@ def receiving_routes(home: Home) -> list[Route]:
         return _answer(receiver.checkpoint(asked.trial, asked.storage_id, is_complete=asked.is_complete))
 
     def hear(body: bytes) -> Response:
-        presence.hear(decode_sign(body))
-        return _answer(PieceAnswers([]))
+        sign = decode_sign(body)
+        presence.hear(sign)
+        return _answer(Heard(requests.hear(sign)))
 
     doors = {"trials": announce, "pieces": receive, "checkpoints": checkpoint, "running": hear}
     return [Route(f"/push/{name}", _door(act), methods=["POST"]) for name, act in doors.items()]

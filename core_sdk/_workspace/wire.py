@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from core_sdk._ground.records import SearcherMetric, StudyRecord, TrialRecord
 from core_sdk._ground.typed_lines import from_line, to_line
+from core_sdk._home.pushes import ActionOutcome
 
 VERSION = 1
 PIECE_BYTES = 4 << 20
@@ -97,13 +98,43 @@ class Allotted(msgspec.Struct, frozen=True):
     """The reason why it is not taken; empty if it is."""
 
 
+class ToldOutcome(msgspec.Struct, frozen=True):
+    """What came of a request."""
+
+    request_id: str
+    outcome: ActionOutcome
+    message: str
+    answer: Any = None
+
+
 class SignOfLife(msgspec.Struct, frozen=True):
-    """Says which trials of a pusher run, by their numbers in the workspace."""
+    """Says which trials of a pusher run, by their numbers in the workspace, and what came of requests."""
 
     running: dict[int, int] = {}
     """The attempts that run."""
     ended: list[int] = []
     """Trials that were running when the last sign was given, and are not any more."""
+    home: str = ""
+    """The identity of the home, if it carries out requests."""
+    adopted: list[str] = []
+    outcomes: list[ToldOutcome] = []
+
+
+class HandedRequest(msgspec.Struct, frozen=True):
+    """A verb that somebody wants to be done to a trial of the home."""
+
+    request_id: str
+    trial: TrialKey
+    verb: str
+    by: str
+    arguments: dict[str, Any] = {}
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """The answer to a sign of life."""
+
+    requests: list[HandedRequest] = []
+    """All of which the workspace does not know the outcome."""
 
 
 class PieceHead(msgspec.Struct, frozen=True):

@@ -90,7 +90,7 @@ def test_the_name_of_no_login_is_refused(home: Home) -> None:
 
 
 def pushers_of(home: Home) -> list[psutil.Process]:
-    command = ["-m", "core_sdk._workspace", str(home.root.absolute())]
+    command = ["-m", "core_sdk._execution.steering", str(home.root.absolute())]
     return [each for each in psutil.process_iter(["cmdline"]) if (each.info["cmdline"] or [])[-3:] == command]
 
 

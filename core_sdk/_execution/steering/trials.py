@@ -38,7 +38,7 @@ class Paused:
     """What was done, in words."""
 
 
-@verb("trial", "pause", "{answer.done}")
+@verb("trial", "pause", "{answer.done}", is_asked_of_home=True)
 def pause(home: Home, trial_id: int, by: str) -> Paused:
     """Asks a running trial to save a checkpoint and stop, and does not wait for it.
 
@@ -73,7 +73,7 @@ def check_steered_alone(home: Home, trial_id: int) -> None:
         )
 
 
-@verb("trial", "kill", "killed trial {trial_id}")
+@verb("trial", "kill", "killed trial {trial_id}", is_asked_of_home=True)
 def kill(home: Home, trial_id: int, by: str) -> TrialState:
     """Kills the trial with all its processes, and returns its state when they are gone.
 
@@ -121,7 +121,12 @@ def _is_steered_by_master(home: Home, experiment_id: int) -> bool:
     return search is not None and not search.has_ended and not search.is_damaged
 
 
-@verb("trial", "resume", "resumed trial {trial_id} {answer.origin}, as its attempt {answer.attempt}")
+@verb(
+    "trial",
+    "resume",
+    "resumed trial {trial_id} {answer.origin}, as its attempt {answer.attempt}",
+    is_asked_of_home=True,
+)
 def resume(home: Home, trial_id: int) -> Resumed:
     """Starts the next attempt in the background, from the newest good checkpoint; its output is kept.
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, ParamSpec, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints
+
+from core_sdk._ground.decoding import convert
+from core_sdk._home.opening import HomeElsewhere
+from core_sdk.errors import WorkspaceError
 
 _P = ParamSpec("_P")
 _T_co = TypeVar("_T_co", covariant=True)
 
 Subject = Literal["trial", "experiment", "checkpoint", "registry", "model", "version"]
+
+_PATHS: Mapping[Subject, str] = {
+    "trial": "/trials/{trial_id}",
+    "experiment": "/experiments/{experiment_id}",
+    "checkpoint": "/checkpoints/{storage_id}",
+    "registry": "/models",
+    "model": "/models/{model_id}",
+    "version": "/models/{model_id}/versions/{version}",
+}
 
 
 @dataclass(frozen=True)
@@ -27,13 +42,39 @@ class Verb(Generic[_P, _T_co]):
     function: Callable[_P, _T_co]
     only_reads: bool
     """Whether a server that only reads may do it too."""
+    is_asked_of_home: bool
+    """Whether a workspace asks the home that has sent the trial to do it."""
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T_co:
+        """Does it; in a workspace, by asking its server, which raises `WorkspaceError` or `WorkspaceRequestError`."""
+        if args and isinstance(args[0], HomeElsewhere):
+            answer: _T_co = self._asked(args[0], inspect.signature(self.function).bind(*args, **kwargs).arguments)
+            return answer
         return self.function(*args, **kwargs)
+
+    @property
+    def path(self) -> str:
+        """The address of the verb below `/api/v1` of a server, with the ids of its subject in braces."""
+        return f"{_PATHS[self.subject]}/actions/{self.name}"
+
+    @property
+    def ids(self) -> list[str]:
+        """The names of the parameters that are the ids of its subject."""
+        return re.findall(r"{(\w+)}", _PATHS[self.subject])
+
+    def _asked(self, home: HomeElsewhere, given: Mapping[str, Any]) -> Any:
+        from core_sdk._workspace.actions.calling import call_workspace  # requests, which other verbs do not need
+
+        kind = get_type_hints(self.function)["return"]
+        if kind is not type(None) and not self.is_asked_of_home:
+            raise WorkspaceError(home.address, f"the {self.subject} lies on its server")
+        ids = {name: given[name] for name in self.ids}
+        body = {name: one for name, one in given.items() if name not in ("home", "by", *ids)}
+        return convert(call_workspace(home.address, self.path, ids, body), kind)
 
 
 def verb(
-    subject: Subject, name: str, words: str, *, only_reads: bool = False
+    subject: Subject, name: str, words: str, *, only_reads: bool = False, is_asked_of_home: bool = False
 ) -> Callable[[Callable[_P, _T_co]], Verb[_P, _T_co]]:
     """Declares the function below it as a verb."""
-    return lambda function: Verb(subject, name, words, function, only_reads)
+    return lambda function: Verb(subject, name, words, function, only_reads, is_asked_of_home)

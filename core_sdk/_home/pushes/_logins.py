@@ -22,6 +22,8 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     """The name by which commands and `init(workspace=…)` mean it."""
     url: str
     token: str = ""
+    takes_actions: bool = True
+    """Whether people may pause, kill, resume and label trials of this user from there."""
 
     def __repr__(self) -> str:
         return f"Login({self.name!r}, {self.url!r})"

@@ -24,8 +24,8 @@ from core_sdk._machine.processes import start_helper
 
 logger = logging.getLogger("core_sdk.tracking")
 
-_PUSHER = "core_sdk._workspace"
-"""The module of the pusher, an annex."""
+_PUSHER = "core_sdk._execution.steering"
+"""The module of the pusher, an annex: it knows the verbs that people ask for in a workspace."""
 
 
 class PushRecord(msgspec.Struct, kw_only=True, frozen=True):

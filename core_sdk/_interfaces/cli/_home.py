@@ -19,7 +19,7 @@ from core_sdk.errors import SlurmError
 
 def make_home() -> Home:
     """Returns the home, which is made if it is missing. Raises `HomeNotWritableError` or `HomeTooNewError`."""
-    if _workspace():
+    if workspace():
         raise click.UsageError("--workspace is for commands that list and show; this one works in a home of your own")
     return Home.create(Environment.read().home)
 
@@ -29,16 +29,16 @@ def open_home() -> Home:
 
     If the master was killed and is still needed, it is started again.
     """
-    if workspace := _workspace():
+    if named := workspace():
         from core_sdk._workspace.asking import home_of_workspace  # requests, which other commands do not need
 
-        return home_of_workspace(workspace)
+        return home_of_workspace(named)
     home = Home.open(Environment.read().home)
     go_on(home.root)
     return home
 
 
-def _workspace() -> str:
+def workspace() -> str:
     """Returns the workspace of `core-sdk --workspace`; empty if there is none."""
     context = click.get_current_context(silent=True)
     return "" if context is None else str(context.find_root().params.get("workspace") or "")

@@ -57,12 +57,12 @@ from core_sdk._interfaces.lab.routes import (
 from core_sdk._interfaces.lab.site import Site
 from core_sdk._interfaces.lab.workspaces import Workspaces
 from core_sdk._interfaces.server.app import FILES, PREFIX, answer_failure, confined, json_answer
-from core_sdk._interfaces.server.asker import set_asker
 from core_sdk._interfaces.server.connections import vouch
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.pages import PageFile, answer_with_file
 from core_sdk._interfaces.server.routes.home import HomeAnswer, home
 from core_sdk._interfaces.server.security import ACTION_HEADER, TICKET_S, only
+from core_sdk._workspace.actions.asker import set_asker
 from core_sdk.errors import CoreSDKError
 
 logger = logging.getLogger("core_sdk.server")

@@ -19,9 +19,9 @@ from starlette.routing import compile_path
 from core_sdk._home import Home
 from core_sdk._interfaces.lab.roles import Grant, Need, judge
 from core_sdk._interfaces.server.app import PREFIX
-from core_sdk._interfaces.server.asker import Asker
 from core_sdk._interfaces.server.route import Action
 from core_sdk._interfaces.server.routes.table import ROUTES
+from core_sdk._workspace.actions.asker import Asker
 from core_sdk._workspace.routes import ReaderRoute
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -45,8 +45,8 @@ LINKED = (
 """The questions that are about one trial only, which a link to that trial answers."""
 
 NOT_IN_A_LAB = (
-    # The server neither starts nor ends a training: whoever writes could let it run any command.
-    *(f"/trials/{{trial_id}}/actions/{name}" for name in ("pause", "kill", "resume")),
+    # The server neither starts nor ends a training: whoever writes could let it run any command. What it is asked to do
+    # to a trial, it asks of the home that has sent the trial.
     *(f"/experiments/{{experiment_id}}/actions/{name}" for name in ("pause", "activate", "cancel", "kill", "settings")),
     # Records name storages by their addresses, and whoever writes could name one that only the server reaches.
     "/checkpoints/{storage_id}/actions/verify",
@@ -59,7 +59,7 @@ NOT_IN_A_LAB = (
 """What a page over a home of one's own does, and a lab does for nobody."""
 
 REFUSED = tuple(re.sub(r"^/|/{\w+}|/actions", "", path) for path in NOT_IN_A_LAB)
-"""The same as the page calls it, such as `trials/pause`."""
+"""The same as the page calls it, such as `experiments/pause`."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ class Passed:
     @property
     def asker(self) -> Asker:
         """The one who asks, as the application of the workspace knows them."""
-        return Asker(self.person, judge(self.grant, "writer", self.workspace) == "yes")
+        role = "" if self.grant is None else self.grant.roles.get(self.workspace or "")
+        return Asker(self.person, judge(self.grant, "writer", self.workspace) == "yes", role == "owner")
 
     @property
     def person(self) -> str:

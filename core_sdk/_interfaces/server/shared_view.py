@@ -24,9 +24,9 @@ from core_sdk._home.logs.lines import LogFilter, LogLines, LogPage
 from core_sdk._home.media import HomeMedia
 from core_sdk._home.rows import Bins, ExperimentRow, Marks, Outline, Reading
 from core_sdk._home.storages import is_inside
-from core_sdk._interfaces.server.asker import present_asker
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.feed import Feed
+from core_sdk._workspace.actions.asker import present_asker
 from core_sdk.errors import CoreSDKError, TrialNotFoundError
 
 logger = logging.getLogger("core_sdk.server")
@@ -93,7 +93,8 @@ class SharedView:
         self.home = home
         self.media = HomeMedia(home)
         self._can_act = can_act
-        self._reaches_outside = reaches_outside
+        self.reaches_outside = reaches_outside
+        """Whether this server starts and ends trainings, and uses storages outside of the home."""
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
         """Guards the view."""
@@ -265,7 +266,7 @@ class SharedView:
 
         Whoever records into the home could name one that only the server reaches.
         """
-        if not self._reaches_outside and not is_inside(self.home, storage_url):
+        if not self.reaches_outside and not is_inside(self.home, storage_url):
             words = "the files of this checkpoint are not in this workspace"
             raise RequestError(403, "storage_outside", words, "Download them where they are stored.")
 

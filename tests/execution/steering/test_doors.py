@@ -21,7 +21,7 @@ from core_sdk._ground.alive import AliveLock
 from core_sdk._ground.records import Ended
 from core_sdk._home import Home, open_view
 from core_sdk._home.registry import Registry
-from core_sdk._interfaces.server.routes.actions import arguments_of, path_of
+from core_sdk._interfaces.server.routes.actions import arguments_of
 from core_sdk.client import Checkpoint, Experiment, Model, ModelVersion, Tracker, Trial
 from core_sdk.errors import CoreSDKError
 
@@ -233,7 +233,7 @@ class _DoorHome:
         ids = dict.fromkeys(("trial_id", "experiment_id", "storage_id", "model_id"), name)
         if case.verb.subject == "version":
             ids |= {"model_id": "1", "version": name}
-        answer = visitor.act(path_of(case.verb).format(**ids), case.body)
+        answer = visitor.act(case.verb.path.format(**ids), case.body)
         visitor.close()
         return self._after("" if answer.status == 200 else answer.json["error"]["message"])
 

@@ -14,7 +14,7 @@ from core_sdk._home import TrialFolder
 from core_sdk._home.attempts.continuation import what_resume_does
 from core_sdk._home.attempts.running import attempt_rows, await_end
 from core_sdk._interfaces.cli._arguments import Detach, Hparams, NewLabels, Notes, Seed, TrialName, parse_hparams
-from core_sdk._interfaces.cli._home import open_home
+from core_sdk._interfaces.cli._home import open_home, workspace
 from core_sdk._interfaces.cli._ids import TrialId, parse_checkpoint
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsJson
@@ -76,7 +76,15 @@ def resume(
 
     If the trial was asked to pause and still runs, this waits up to a minute for its end. If it was started with
     --slots, or by a master, this waits for as many slots.
+
+    With `core-sdk --workspace NAME`, the machine that has sent the trial resumes it there, in the background.
     """
+    if workspace():
+        if command or again:
+            raise click.UsageError("in a workspace, a trial is resumed with its recorded command, on its own machine")
+        resumed = trials.resume(open_home(), trial_id)
+        say(f"resumed trial {trial_id} {resumed.origin}, as its attempt {resumed.attempt}")
+        return
     from core_sdk._execution.agent.starting import Agent
 
     agent = Agent()  # it imports what it needs while we do

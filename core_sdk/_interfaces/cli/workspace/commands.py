@@ -37,10 +37,16 @@ def login(
     name: Annotated[
         str, Option(metavar="NAME", help="The name by which you mean it.", show_default="the last part of the URL")
     ] = "",
+    no_actions: Annotated[
+        bool, Option("--no-actions", help="Refuse what people ask of your trials there: pause, kill, resume.")
+    ] = False,
 ) -> None:
     """Keep your token for a workspace on a server, which `core-sdk push` and `init(workspace=…)` then use.
 
     The token is read from stdin, without an echo at a terminal. It is kept in a file that only you can read.
+
+    You, and the owners of the workspace, may then pause, kill and resume from there the trials that you send. With
+    --no-actions, nobody may.
     """
     if not url.startswith(("https://", "http://")):
         raise click.BadParameter(f"{url!r} is no address: it begins with https://")
@@ -48,7 +54,9 @@ def login(
     if name in taken:
         raise click.BadParameter(f"the name {name} stands for another workspace: choose one by --name")
     token = click.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
-    known = Login(name=name or name_of(url, taken), url=url.rstrip("/"), token=token.strip())
+    known = Login(
+        name=name or name_of(url, taken), url=url.rstrip("/"), token=token.strip(), takes_actions=not no_actions
+    )
     with WorkspaceConnection(known.url, known.token) as connection:
         connection.ask("left_out", QUESTIONS["left_out"].encoded((), {}))  # which whoever reads may ask
     log_in(known)

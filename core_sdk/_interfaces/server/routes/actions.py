@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from core_sdk._execution.steering.table import VERBS
-from core_sdk._execution.steering.verb import Subject, Verb
-from core_sdk._interfaces.server.asker import present_asker
+from core_sdk._execution.steering.verb import Verb
+from core_sdk._home import Home
+from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.route import Action, Id, Route
 from core_sdk._interfaces.server.routes.checkpoints import StorageId
 from core_sdk._interfaces.server.shared_view import SharedView
-
-_PATHS: Mapping[Subject, str] = {
-    "trial": "/trials/{trial_id}",
-    "experiment": "/experiments/{experiment_id}",
-    "checkpoint": "/checkpoints/{storage_id}",
-    "registry": "/models",
-    "model": "/models/{model_id}",
-    "version": "/models/{model_id}/versions/{version}",
-}
+from core_sdk._workspace.actions.asker import present_asker
+from core_sdk._workspace.actions.requesting import ask_home
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,20 +26,14 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Done(msgspec.Struct, frozen=True):
     message: str
     """A text that says what was done."""
-
-
-def path_of(verb: Verb[..., Any]) -> str:
-    return f"{_PATHS[verb.subject]}/actions/{verb.name}"
+    request_id: str = ""
+    """The request to the home that has sent the trial, if a workspace was asked."""
 
 
 def arguments_of(verb: Verb[..., Any]) -> dict[str, inspect.Parameter]:
     """Returns the arguments of a verb besides the home, the ids in its path, and who has asked."""
     given = inspect.signature(verb.function, eval_str=True).parameters
-    return {name: one for name, one in given.items() if name not in ("home", "by", *_ids(verb))}
-
-
-def _ids(verb: Verb[..., Any]) -> list[str]:
-    return re.findall(r"{(\w+)}", _PATHS[verb.subject])
+    return {name: one for name, one in given.items() if name not in ("home", "by", *verb.ids)}
 
 
 def _action(verb: Verb[..., Any]) -> Route:
@@ -55,15 +42,30 @@ def _action(verb: Verb[..., Any]) -> Route:
 
     def answer(shared: SharedView, *, body: Body | None = None, **ids: Any) -> Done:
         by = {"by": present_asker().name} if names_asker else {}
-        given = {**ids, **by, **({} if body is None else msgspec.structs.asdict(body))}
+        arguments = {} if body is None else msgspec.structs.asdict(body)
+        if verb.is_asked_of_home and not shared.reaches_outside:
+            return _asked(shared.home, verb.name, arguments, **ids)
+        given = {**ids, **by, **arguments}
         return Done(verb.words.format(answer=verb(shared.home, **given), **given))
 
     answer.__doc__ = (verb.function.__doc__ or "").partition(" Raises ")[0]
-    types: dict[str, Any] = {name: StorageId if name == "storage_id" else Id for name in _ids(verb)}
+    types: dict[str, Any] = {name: StorageId if name == "storage_id" else Id for name in verb.ids}
     if arguments := arguments_of(verb):
         types["body"] = _body(f"{verb.subject}_{verb.name}_body".title().replace("_", ""), arguments.values())
     answer.__annotations__ = {**types, "return": Done}
-    return Route(path_of(verb), answer, "POST") if verb.only_reads else Action(path_of(verb), answer)
+    return Route(verb.path, answer, "POST") if verb.only_reads else Action(verb.path, answer)
+
+
+def _asked(home: Home, verb: str, arguments: Mapping[str, Any], trial_id: int) -> Done:
+    """Asks the home that has sent the trial to a workspace."""
+    try:
+        request = ask_home(home, trial_id, verb, arguments, present_asker())
+    except PermissionError as error:
+        hint = "An owner of the workspace may ask, too."
+        raise RequestError(403, "not_allowed", f"{error}, who may {verb} it", hint) from error
+    is_running = home.trial(trial_id).running_attempt() is not None
+    when = "in a moment" if is_running else "once that machine is heard again, within a day"
+    return Done(f"asked the machine that has sent trial {trial_id} to {verb} it: it does {when}", request.request_id)
 
 
 def _body(name: str, arguments: Iterable[inspect.Parameter]) -> type[msgspec.Struct]:

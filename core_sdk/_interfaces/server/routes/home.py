@@ -27,7 +27,7 @@ class HomeAnswer(msgspec.Struct, frozen=True):
     reading: Reading | None
     """The part of the records that is read, of a server that has just begun to: all other questions wait for that."""
     refuses: list[str] = []
-    """What this server does for nobody, such as `trials/pause` or `queue`; a page over one's own home has none."""
+    """What this server does for nobody, such as `experiments/pause` or `queue`; a page over one's own home has none."""
 
 
 def home(shared: SharedView) -> HomeAnswer:

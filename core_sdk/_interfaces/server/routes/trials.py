@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from core_sdk._ground.masking import masked_arguments
 from core_sdk._ground.records import Source
 from core_sdk._home.attempts.running import attempt_rows
+from core_sdk._home.pushes import ActionRequests
 from core_sdk._home.rows import AlertRow, AttemptRow, TrialRow
 from core_sdk._interfaces.server.route import Cursor, Id, Names, Query, Text, page_of
 from core_sdk._interfaces.server.routes.bounds import bounded_trial, num_values
@@ -65,6 +66,24 @@ class TrialAnswer(msgspec.Struct, frozen=True):
     """The problem with a file of the trial that could not be read; empty if there is none."""
 
 
+class RequestRow(msgspec.Struct, frozen=True):
+    """What somebody has asked of the machine that has sent the trial to a workspace."""
+
+    request_id: str
+    verb: str
+    by: str
+    time: float
+    outcome: Literal["waits", "done", "refused", "expired"]
+    message: str
+    """The reason for a refusal."""
+    answer: Any
+    """The answer of the verb; null until it is done."""
+
+
+class RequestsAnswer(msgspec.Struct, frozen=True):
+    requests: list[RequestRow]
+
+
 class AttemptsAnswer(msgspec.Struct, frozen=True):
     attempts: list[AttemptRow]
 
@@ -106,3 +125,14 @@ def trial(shared: SharedView, trial_id: Id, query: TrialQuery) -> TrialAnswer:
 def attempts(shared: SharedView, trial_id: Id) -> AttemptsAnswer:
     """Returns the executions of the trial's script, in order."""
     return AttemptsAnswer(attempt_rows(shared.home.trial(trial_id)))
+
+
+def requests(shared: SharedView, trial_id: Id) -> RequestsAnswer:
+    """Returns what people have asked of the machine that has sent the trial, with what came of it, the newest last."""
+    shared.home.trial(trial_id)
+    rows = [
+        RequestRow(one.request_id, one.verb, one.by, one.time, one.state, one.message, one.answer)
+        for one in ActionRequests(shared.home.root).all()
+        if one.trial_id == trial_id
+    ]
+    return RequestsAnswer(rows)

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Asker:
-    """The one who asks, as records name them, and whether they may change records."""
+    """The one who asks, as records name them, and what they may do."""
 
     name: str
     can_act: bool
+    """Whether they may change records."""
+    is_owner: bool = True
+    """Whether they may ask for what concerns the trainings of others."""
 
 
 _asker: ContextVar[Asker] = ContextVar("asker")

@@ -1,0 +1,109 @@
+"""What people ask of a trial in a workspace is done where it trains: by a lab's server, a pusher and a training."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from interfaces.lab.lab_server import DAY_S, LabServer, new_lab, serving_lab
+from processes import wait_for
+
+from core_sdk import client
+from core_sdk._ground.alive import is_alive
+from core_sdk._home import Home, open_view
+from core_sdk._home.pushes import ActionRequests, Login, log_in, pusher_lock
+from core_sdk.errors import CoreSDKError
+
+TRAINING = """
+import sys, time
+from core_sdk import core
+
+with core.init(name="digits", workspace="vision") as ctx:
+    step = 0
+    while not ctx.preempt.should_preempt():
+        step += 1
+        ctx.train.report_training_metrics(steps_completed=step, metrics={"loss": 1 / step})
+        time.sleep(0.05)
+    with ctx.checkpoint.store_path({"steps_completed": step}) as (path, _):
+        (path / "weights").write_text(str(step))
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[LabServer]:
+    """A lab's server. Ada owns the workspace `vision`, bob and eve are writers there, and bob trains here."""
+    lab, token = new_lab(tmp_path / "lab")
+    for person in ("bob", "eve"):
+        lab.people.set_role("vision", person, "writer")
+    with serving_lab(lab, token) as server:
+        yield server
+
+
+@pytest.fixture
+def home(home: Home, lab: LabServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    log_in(Login(name="vision", url=f"{lab.url}/w/vision", token=token_of(lab, "bob")))
+    home = Home.create(home.root)
+    yield home
+    for trial in client.Tracker(home.root).list_trials():
+        with contextlib.suppress(CoreSDKError):
+            trial.kill()
+    shutil.rmtree(home.root / "pushes", ignore_errors=True)  # which ends the pusher
+    wait_for(lambda: not is_alive(pusher_lock(home.root)))
+
+
+def token_of(lab: LabServer, person: str) -> str:
+    return lab.lab.people.issue("token", person, DAY_S, workspace="vision")[0]
+
+
+def core_sdk(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "core_sdk._interfaces.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def begin(tmp_path: Path) -> None:
+    """Starts a training in the background that ends when it is asked to stop."""
+    (tmp_path / "train.py").write_text(TRAINING)
+    done = core_sdk("run", "--detach", "--", sys.executable, str(tmp_path / "train.py"))
+    assert done.returncode == 0, done.stderr
+
+
+def tracker(lab: LabServer, person: str) -> client.Tracker:
+    log_in(Login(name=person, url=f"{lab.url}/w/vision", token=token_of(lab, person)))
+    return client.connect(person)
+
+
+def state_of(home: Home) -> str:
+    with open_view(home) as view:
+        return view.trial(1).state
+
+
+def test_a_trial_is_paused_and_resumed_from_afar(lab: LabServer, home: Home, tmp_path: Path) -> None:
+    """The command waits until the home has done it, within seconds, and says the same as at home."""
+    begin(tmp_path)
+    workspace = lab.lab.home("vision")
+    wait_for(lambda: workspace.trial_ids() == [1] and workspace.folder(1).running_attempt() is not None)
+
+    begun = time.monotonic()
+    paused = core_sdk("--workspace", "vision", "trial", "pause", "1")
+    took = time.monotonic() - begun
+    wait_for(lambda: state_of(home) == "PAUSED")
+    resumed = core_sdk("--workspace", "vision", "trial", "resume", "1")
+
+    assert (paused.returncode, paused.stderr) == (
+        0,
+        "core-sdk: asked trial 1 to stop: it does when it next calls should_preempt()\n",
+    )
+    print(took)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "as its attempt 2" in resumed.stderr
+    assert home.folder(1).running_attempt() == 2
+    wait_for(lambda: workspace.folder(1).running_attempt() == 2)
+    asked = ActionRequests(workspace.root).all()
+    assert [(one.verb, one.by, one.outcome) for one in asked] == [("pause", "bob", "done"), ("resume", "bob", "done")]
