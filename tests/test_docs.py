@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import os
 import re
@@ -37,6 +38,8 @@ NAMES = [document.relative_to(ROOT).as_posix() for document in DOCUMENTS]
 # they speak of.
 KNOWN_LANGUAGES = {"", "console", "diff", "journal", "manifest", "python", "record", "sh", "yaml"}
 TIMEOUT_S = 300
+LAB_PORT = ":8700"
+"""That of the servers in the documents."""
 
 PAUSED = 75
 """The exit status of a trial that was stopped and is to be continued."""
@@ -57,6 +60,7 @@ class Reader:
     directory: Path
     warm_cli: WarmCli
     in_background: subprocess.Popen[bytes] | None = None
+    server: subprocess.Popen[bytes] | None = None
     variables: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,6 +90,9 @@ class Reader:
     def type(self, command: str, expected: str) -> None:
         if self.in_background is not None:
             self.wait_for_a_checkpoint(self.in_background)
+        if command.startswith("core-sdk server up"):
+            self.serve(command.removesuffix("&"))
+            return
         if command.endswith("&"):
             self.in_background = subprocess.Popen(
                 ["bash", "-c", f"exec {command.removesuffix('&')}"],
@@ -118,6 +125,14 @@ class Reader:
         )
         return Finished(ended.returncode, ended.stdout, ended.stderr)
 
+    def serve(self, command: str) -> None:
+        """Starts a server, and waits until it listens."""
+        self.server = subprocess.Popen(
+            shlex.split(command), cwd=self.directory, env=self.variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert self.server.stdout is not None
+        assert self.server.stdout.readline(), self.server.communicate()[1]
+
     def wait_for_a_checkpoint(self, process: subprocess.Popen[bytes]) -> None:
         """Waits until the training in the background has stored a checkpoint."""
         give_up = time.monotonic() + TIMEOUT_S
@@ -149,9 +164,10 @@ def core_sdk_arguments(command: str) -> list[str] | None:
 def reader(tmp_path: Path, warm_cli: WarmCli) -> Iterator[Reader]:
     reader = Reader(tmp_path, warm_cli)
     yield reader
-    if reader.in_background is not None:
-        kill_tree(reader.in_background.pid)
-        reader.in_background.wait()
+    for process in (reader.in_background, reader.server):
+        if process is not None:
+            kill_tree(process.pid)
+            process.communicate()
     call_running(tmp_path / ".local/share/core-sdk", Down())
 
 
@@ -170,13 +186,15 @@ def my_bucket(reader: Reader) -> Iterator[None]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_document_shows_can_be_followed(name: str, reader: Reader, request: pytest.FixtureRequest) -> None:
+def test_what_a_document_shows_can_be_followed(
+    name: str, reader: Reader, free_port: int, request: pytest.FixtureRequest
+) -> None:
     """Every program and command in a document does what the text next to it shows."""
     if "gs://my-bucket" in (ROOT / name).read_text():
         request.getfixturevalue("my_bucket")
 
     for block in blocks(ROOT / name):
-        reader.follow(block)
+        reader.follow(dataclasses.replace(block, text=block.text.replace(LAB_PORT, f":{free_port}")))
 
     reader.finish()
 

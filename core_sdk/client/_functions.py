@@ -1,4 +1,4 @@
-"""The methods of a `Tracker` as functions, which use the home of this process's environment."""
+"""The methods of a `Tracker` as functions, which use the home of this process's environment, or a workspace."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ _T = TypeVar("_T")
 
 
 def _asking_environment(method: Callable[Concatenate[Tracker, _P], _T]) -> Callable[_P, _T]:
-    """Returns a function that calls the method on a new `Tracker`, so that each call reads the present environment."""
+    """Returns a function that calls the method on a new `Tracker`, so that each call reads the present environment.
+
+    After `login` to a workspace, it asks that one.
+    """
 
     @functools.wraps(method)
     def ask(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return method(Tracker(), *args, **kwargs)
+        return method(Tracker.present(), *args, **kwargs)
 
     signature = inspect.signature(method)
     without_self = signature.replace(parameters=list(signature.parameters.values())[1:])
@@ -48,7 +51,8 @@ stream_trials_validation_metrics = _asking_environment(Tracker.stream_trials_val
 
 
 def logout() -> None:
-    """Does nothing: a home needs no login."""
+    """Lets the functions of the client ask the home again."""
+    Tracker.workspace = None
 
 
 def connect(workspace: str) -> Tracker:

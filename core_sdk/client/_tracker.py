@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from core_sdk._execution.steering import models
 from core_sdk._execution.steering.checks import checked_labels
@@ -40,6 +41,9 @@ class Tracker:
     A home that does not exist is empty. Raises `HomeTooNewError`.
     """
 
+    workspace: ClassVar[str | None] = None
+    """The workspace that the functions of the client ask since `login`; None: the home."""
+
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
         self.home: Home = Home.open(Environment.read().home if home is None else Path(home).expanduser().absolute())
 
@@ -51,6 +55,11 @@ class Tracker:
         tracker = cls.__new__(cls)
         tracker.home = home_of_workspace(workspace)
         return tracker
+
+    @classmethod
+    def present(cls) -> Self:
+        """Returns the tracker that the functions of the client ask."""
+        return cls() if Tracker.workspace is None else cls.connected(Tracker.workspace)
 
     def index(self) -> AbstractContextManager[View]:
         """Returns a view of the home's present contents, for queries that the client does not have."""
@@ -295,7 +304,10 @@ class Tracker:
 
 
 class Determined(Tracker):
-    """A `Tracker` under the name that Determined gives it. Like `login`, it ignores arguments with a warning."""
+    """A `Tracker` under the name that Determined gives it, of the home or of the workspace that `master` names.
+
+    Like `login`, it ignores all else with a warning.
+    """
 
     def __init__(
         self,
@@ -306,8 +318,10 @@ class Determined(Tracker):
         cert_name: str | None = None,
         noverify: bool = False,
     ) -> None:
+        workspace = _workspace_of(master, user, password, cert_path, cert_name, noverify)
         super().__init__()
-        login(master, user, password, cert_path, cert_name, noverify)
+        if workspace is not None:
+            self.home = Tracker.connected(workspace).home
 
     def logout(self) -> None:
         """Does nothing: a home needs no login."""
@@ -328,9 +342,26 @@ def login(
     cert_name: str | None = None,
     noverify: bool = False,
 ) -> None:
-    """Does nothing, since a home needs no login. Arguments are ignored, with a warning."""
+    """Lets the functions of the client ask the workspace at the address `master`, or without it the home.
+
+    The token is that of `core-sdk login` or of `CORE_SDK_TOKEN`. All else is ignored with a warning, and so is a
+    `master` that is the address of no workspace.
+    """
+    Tracker.workspace = _workspace_of(master, user, password, cert_path, cert_name, noverify)
+
+
+def _workspace_of(
+    master: str | None,
+    user: str | None,
+    password: str | None,
+    cert_path: str | None,
+    cert_name: str | None,
+    noverify: bool,
+) -> str | None:
+    """Returns the workspace that is at the address, or None, and warns of what is ignored."""
+    workspace = master if master is not None and re.fullmatch(r"https?://[^/]+/w/[^/]+/?", master) else None
     given = {
-        "master": master,
+        "master": None if workspace else master,
         "user": user,
         "password": password,
         "cert_path": cert_path,
@@ -338,12 +369,16 @@ def login(
         "noverify": noverify or None,
     }
     names = ", ".join(name for name, value in given.items() if value is not None)
-    if names:
+    if names and workspace:
+        logger.warning("ignored: %s. The token of %s is that of `core-sdk login`, or CORE_SDK_TOKEN", names, workspace)
+    elif names:
         logger.warning(
-            "a home needs no login (ignored: %s): records are read from %s. Choose another one with CORE_SDK_HOME",
+            "a home needs no login (ignored: %s): records are read from %s. Choose another one with CORE_SDK_HOME, "
+            "or give the address of a workspace, such as https://lab.example.org/w/vision",
             names,
             Tracker().home.root,
         )
+    return workspace
 
 
 _EXPERIMENT_KEYS: Mapping[ExperimentSortBy, Callable[[ExperimentRow], Any]] = {
