@@ -12,14 +12,14 @@ from typing import Any
 from core_sdk._home.folders import Home
 from core_sdk._home.pushes import ActionRequest, ActionRequests, find_login, have_pushed, pusher_lock
 from core_sdk._workspace.wire import HandedRequest, ToldOutcome, TrialKey
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, RecordDamagedError
 
 _STAYS_S = 86400.0
 
 CarryOut = Callable[[Home, int, str, str, Mapping[str, Any]], Any]
 """Does a verb to a trial: its id, the verb, the words that say by whom, and the arguments. Returns JSON.
 
-Raises `CoreSDKError`, `ValueError`, `TypeError` or `OSError` if that is not possible.
+Raises the reason if that is not possible.
 """
 
 
@@ -35,10 +35,11 @@ class Hands:
         """The workspace and the trial of each request that was taken, and whose outcome was not told yet."""
         self._heard: dict[str, float] = {}
         """When each workspace has asked last."""
-        for request in self._requests.all():
-            if request.outcome is None:
-                words = "the process that carried it out was killed meanwhile: look whether it is done"
-                self._requests.settle(request.request_id, "refused", words, None)
+        with contextlib.suppress(RecordDamagedError):  # then no request is taken
+            for request in self._requests.all():
+                if request.outcome is None:
+                    words = "the process that carried it out was killed meanwhile: look whether it is done"
+                    self._requests.settle(request.request_id, "refused", words, None)
 
     def workspaces(self) -> set[str]:
         """Returns the workspaces that are to be heard, though nothing is sent: those that have asked within a day.
@@ -51,7 +52,7 @@ class Hands:
         return {workspace for workspace, heard in self._heard.items() if now - heard < _STAYS_S}
 
     def outcomes(self, handed: Sequence[HandedRequest]) -> list[ToldOutcome]:
-        """Returns the outcomes that are known of these requests."""
+        """Returns the outcomes that are known of these requests. Raises `RecordDamagedError`."""
         wanted = {one.request_id for one in handed}
         return [
             ToldOutcome(one.request_id, one.outcome, one.message, one.answer)
@@ -60,7 +61,7 @@ class Hands:
         ]
 
     def take(self, workspace: str, handed: Sequence[HandedRequest]) -> None:
-        """Begins what a workspace asks, if it is new."""
+        """Begins what a workspace asks, if it is new. Raises `RecordDamagedError`."""
         known = {one.request_id for one in self._requests.all()}
         for one in handed:
             if one.request_id in known:
@@ -91,8 +92,8 @@ class Hands:
     def _do(self, request: ActionRequest, by: str, arguments: Mapping[str, Any]) -> None:
         try:
             answer = self._carry_out(self._home, request.trial_id, request.verb, by, arguments)
-        except (CoreSDKError, ValueError, TypeError, OSError) as error:
-            self._requests.settle(request.request_id, "refused", str(error), None)
+        except Exception as error:  # noqa: BLE001  (whatever it is, who has asked is told)
+            self._requests.settle(request.request_id, "refused", str(error) or type(error).__name__, None)
         else:
             self._requests.settle(request.request_id, "done", "", answer)
 

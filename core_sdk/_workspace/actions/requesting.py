@@ -18,7 +18,7 @@ from core_sdk._home.pushes import ActionRequest, ActionRequests
 from core_sdk._workspace.actions.asker import Asker, present_asker
 from core_sdk._workspace.numbering import number_of
 from core_sdk._workspace.wire import HandedRequest, SignOfLife, TrialKey
-from core_sdk.errors import CoreSDKError, WorkspaceRequestError
+from core_sdk.errors import CoreSDKError, RecordDamagedError, WorkspaceRequestError
 
 _ID_BYTES = 8
 
@@ -54,9 +54,13 @@ class HandedRequests:
         self._requests = ActionRequests(home.root)
 
     def hear(self, sign: SignOfLife) -> list[HandedRequest]:
-        """Keeps the outcomes that a home tells, and returns its open requests. Raises `CoreSDKError` or `OSError`."""
-        if not sign.home:
+        """Keeps the outcomes that a home tells, and returns its open requests. Raises `OSError`."""
+        try:
+            return self._heard(sign) if sign.home else []
+        except RecordDamagedError:  # whoever asks next is told so
             return []
+
+    def _heard(self, sign: SignOfLife) -> list[HandedRequest]:
         ownership, person = Ownership(sign.home, sign.adopted), present_asker().name
 
         def is_for_asker(request: ActionRequest) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from core_sdk._home.folders import Home
 from core_sdk._workspace.actions.acting import Hands
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.wire import HandedRequest, SignOfLife
+from core_sdk.errors import RecordDamagedError
 
 _SIGN_S = 30.0
 _LISTEN_S = 0.5
@@ -38,12 +41,18 @@ class PusherSigns:
         if hands is None:
             connection.give_sign(sign)
         else:
-            outcomes = hands.outcomes(self._handed)
-            self._handed = connection.give_sign(
-                SignOfLife(
-                    dict(running), list(others), self._home.identity(), [*self._home.ownership().adopted], outcomes
-                )
-            ).requests
-            hands.told(outcomes)
-            hands.take(connection.url, self._handed)
+            self._hear(connection, sign, hands)
         self._told_running, self._last_sign = dict(running), time.monotonic()
+
+    def _hear(self, connection: WorkspaceConnection, sign: SignOfLife, hands: Hands) -> None:
+        try:
+            outcomes = hands.outcomes(self._handed)
+        except RecordDamagedError:  # nobody knows what was done already
+            connection.give_sign(sign)
+            return
+        listening = msgspec.structs.replace(
+            sign, home=self._home.identity(), adopted=[*self._home.ownership().adopted], outcomes=outcomes
+        )
+        self._handed = connection.give_sign(listening).requests
+        hands.told(outcomes)
+        hands.take(connection.url, self._handed)
