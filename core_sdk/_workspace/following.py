@@ -29,10 +29,10 @@ _LOOK_S = 5.0
 """The longest time for which a trial waits that is to be sent to a workspace which is not away."""
 
 
-def push_wanted(home_root: Path, carry_out: CarryOut, acting: Executor) -> None:
+def push_wanted(home_root: Path, carry_out: CarryOut, acting: Executor, tell: Callable[[str], None]) -> None:
     """Sends what the home wants to be sent, as long as there is something. Only one process at a time does.
 
-    What people ask of its trials is done meanwhile, by `acting`, which has one thread.
+    What people ask of its trials is done meanwhile, by `acting`, which has one thread. `tell` is told what goes wrong.
     """
     while wanted_pushes(home_root):
         try:
@@ -42,7 +42,7 @@ def push_wanted(home_root: Path, carry_out: CarryOut, acting: Executor) -> None:
         try:
             home = Home(home_root)
             following = Following(home, hands=Hands(home, carry_out, acting))
-            following.run(lambda: wanted_pushes(home_root), lambda record: end_push(home_root, record))
+            following.run(lambda: wanted_pushes(home_root), lambda record: end_push(home_root, record), tell)
         finally:
             lock.release()
         # What was named meanwhile has started a pusher that found the lock held.
@@ -106,7 +106,12 @@ class Following:
             if isinstance(error, WorkspaceRefusedError):  # perhaps somebody has logged in again since
                 line.pusher.use(self._connection(line.workspace))
             return []
+        if line.problem:
+            tell(f"the workspace {line.workspace} takes records again")
         line.pause_s, line.problem = 0.0, ""
+        for problem in line.pusher.pushed.problems[line.num_told :]:
+            tell(problem)
+        line.num_told = len(line.pusher.pushed.problems)
         for record in over:
             line.pusher.forget(record.trial_id)
         return over
@@ -142,3 +147,4 @@ class _Line:
         self.due = 0.0
         """The time of `time.monotonic` from which on it is asked again."""
         self.problem = ""
+        self.num_told = 0

@@ -257,7 +257,7 @@ ACTING = """
             file.write(f"{arguments['number']}\\n")
         time.sleep(0.05)
 
-    push_wanted(Path(sys.argv[1]), carry_out, ThreadPoolExecutor(1))
+    push_wanted(Path(sys.argv[1]), carry_out, ThreadPoolExecutor(1), print)
 """
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from interfaces.cli.commands import WarmCli
 from processes import Script, wait_for
 from workspace.workspaces import ServerProcess, served
 
 from core_sdk import core
 from core_sdk._ground.alive import is_alive
 from core_sdk._home import Home
-from core_sdk._home.pushes import pusher_lock, start_pusher, wanted_pushes
+from core_sdk._home.pushes import pusher_lock, pusher_log, start_pusher, wanted_pushes
 from core_sdk.errors import UnknownWorkspaceError
 
 TRAINING = """
@@ -79,6 +80,21 @@ def test_a_server_that_is_away_gets_all_of_it_later(
 
     assert_same(home, workspace, {1: 1})
     assert workspace.trial_ids() == [1]
+
+
+def test_what_goes_wrong_in_the_background_is_shown(
+    home: Home, free_port: int, start_script: Callable[..., Script], warm_cli: WarmCli, tmp_path: Path
+) -> None:
+    """`push --status` names the trial, the problem and the pusher's log."""
+    url = f"http://127.0.0.1:{free_port}/w/lab"
+    assert start_script(TRAINING, url, "5").wait()[0] == 0
+    wait_for(lambda: pusher_log(home.root).exists() and "cannot be reached" in pusher_log(home.root).read_text())
+
+    shown = warm_cli.run(tmp_path, "push", "--status").output
+
+    assert f"trial 1 is on its way to {url}" in shown
+    assert "the pusher runs" in shown
+    assert "cannot be reached" in shown and str(pusher_log(home.root)) in shown
 
 
 def test_the_name_of_no_login_is_refused(home: Home) -> None:

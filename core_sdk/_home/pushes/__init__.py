@@ -11,6 +11,7 @@ from core_sdk._home.pushes._wanted import (
     have_pushed,
     keep_pushing,
     pusher_lock,
+    pusher_log,
     start_pusher,
     wanted_pushes,
     workspace_address,

@@ -106,6 +106,11 @@ def pusher_lock(home_root: Path) -> Path:
     return _directory(home_root) / "pusher.lock"
 
 
+def pusher_log(home_root: Path) -> Path:
+    """Returns the path of the file in which the home's pusher writes down what goes wrong."""
+    return _directory(home_root) / "pusher.log"
+
+
 def start_pusher(home_root: Path) -> None:
     """Starts the home's pusher in the background, unless it is at work. It outlives this process."""
     if is_alive(pusher_lock(home_root)):

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Annotated
 
 import click
 
+from core_sdk._ground.alive import is_alive
 from core_sdk._ground.environment import WorkspaceSettings
-from core_sdk._home.pushes import Login, PushRecord, find_login, log_in, name_of, read_logins
+from core_sdk._home import Home
+from core_sdk._home.pushes import (
+    Login,
+    PushRecord,
+    find_login,
+    log_in,
+    name_of,
+    pusher_lock,
+    pusher_log,
+    read_logins,
+    wanted_pushes,
+)
 from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import MaybeTrialIds
 from core_sdk._interfaces.cli._messages import say
+from core_sdk._interfaces.render.text import printable
 from core_sdk._interfaces.signatures import Argument, Option
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.following import Following
@@ -20,6 +34,7 @@ from core_sdk._workspace.pushing import Pushed, Pusher
 from core_sdk._workspace.questions import QUESTIONS
 
 _MOST_SHOWN = 20
+_MOST_PROBLEMS = 5
 
 OfWorkspace = Annotated[
     str,
@@ -72,6 +87,9 @@ def push(
     follow: Annotated[
         bool, Option("--follow", help="Go on until the trials have ended and all is there, also if the server is away.")
     ] = False,
+    status: Annotated[
+        bool, Option("--status", help="Show what is on its way in the background, and what went wrong last.")
+    ] = False,
 ) -> None:
     """Send trials to a workspace on a server: all of the home, or those that are named.
 
@@ -79,6 +97,9 @@ def push(
     push continues.
     """
     home = open_home()
+    if status:
+        _show_status(home)
+        return
     ids = home.trial_ids() if trial_ids is None else [home.trial(each).trial_id for each in trial_ids]
     found = _login(workspace)
     if follow:
@@ -86,7 +107,7 @@ def push(
         following = Following(home, with_checkpoints=with_checkpoints)
         following.run(lambda: list(waiting.values()), lambda record: waiting.pop(record.trial_id, None), say)
         for address, pushed in following.pushed():
-            _show(pushed, address)
+            _show(pushed, address, is_told=True)
         return
     with WorkspaceConnection(found.url, found.token) as connection:
         pusher = Pusher(home, connection, with_checkpoints=with_checkpoints)
@@ -103,11 +124,24 @@ def _login(workspace: str) -> Login:
     return find_login(named, settings)
 
 
-def _show(pushed: Pushed, url: str) -> None:
+def _show_status(home: Home) -> None:
+    """Shows what the pusher of the home has to do, and what went wrong last."""
+    records = wanted_pushes(home.root)
+    for record in records:
+        click.echo(f"trial {record.trial_id} is on its way to {record.workspace}")
+    runs = "runs" if is_alive(pusher_lock(home.root)) else "does not run: the next training or `core-sdk push` sends it"
+    click.echo(f"the pusher {runs}" if records else "everything is sent")
+    with contextlib.suppress(FileNotFoundError):
+        for line in pusher_log(home.root).read_text(errors="replace").splitlines()[-_MOST_PROBLEMS:]:
+            click.echo(printable(line))
+        click.echo(f"more is in {printable(str(pusher_log(home.root)))}")
+
+
+def _show(pushed: Pushed, url: str, *, is_told: bool = False) -> None:
     others = {ours: theirs for ours, theirs in pushed.numbers.items() if ours != theirs}
     for ours, theirs in list(others.items())[:_MOST_SHOWN]:
         click.echo(f"trial {ours} is trial {theirs} there")
-    for problem in pushed.problems:
+    for problem in () if is_told else pushed.problems:
         say(problem)
     of = "1 trial" if len(pushed.numbers) == 1 else f"{len(pushed.numbers)} trials"
     click.echo(f"{of} in {url}: {f'{pushed.num_bytes:,} bytes were sent' if pushed.num_bytes else 'nothing is new'}")
