@@ -245,6 +245,8 @@ class _AttemptCommand:
             from core_sdk._home.attempts.restarts import begin_next  # few agents start a command twice
 
             path = begin_next(self._folder)
+            for left in self._signs.iterdir():
+                left.unlink()  # the next ranks are none that have ended, however long they take to begin
             if self._terminal is not None:
                 self._terminal = self._terminal.another()
             return self._start({**self._order.variables, RUN_INFO_VARIABLE: str(path.absolute())})

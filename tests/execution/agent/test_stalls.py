@@ -171,10 +171,14 @@ def test_a_worker_of_a_loader_that_hangs_is_named(start: Start, home: Home, how:
 
 
 def test_a_hung_training_is_started_again(start: Start, home: Home) -> None:
-    """With `--on-stall restart` it goes on from its newest checkpoint, and the attempt has ended with the words."""
-    process = start(HANGING, "lock", "--on-stall", "restart")
+    """With `--on-stall restart` it goes on from its newest checkpoint, and the attempt has ended with the words.
 
-    output, _ = process.communicate(timeout=60)
+    The next attempt takes longer to begin than a rank may be silent.
+    """
+    slow = 'import os, time; time.sleep(3 * os.path.exists("begun")); open("begun", "w")'
+    process = start(slow + HANGING, "lock", "--on-stall", "restart")
+
+    output, _ = process.communicate(timeout=120)
 
     trial = Tracker().get_trial(1)
     assert (process.returncode, trial.state.name, trial.num_attempts) == (0, "COMPLETED", 2), output

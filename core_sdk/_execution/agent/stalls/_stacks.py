@@ -13,9 +13,11 @@ from core_sdk._execution.agent.stalls._diagnosis import ProcessState, main_threa
 from core_sdk._ground.signs import SIGNAL
 
 _ANSWER_S = 2.0
-_QUIET_S = 0.05
+_QUIET_S = 0.5
 _POLL_S = 0.01
 _PY_SPY_S = 20.0
+# The last frame of the main thread, which comes last.
+_LAST_FRAMES = (b" in <module>\n", b" in _run_module_as_main\n")
 
 
 def process_state(pid: int, stacks: Path) -> tuple[ProcessState, str]:
@@ -56,12 +58,15 @@ def _asked(pid: int, stacks: Path) -> str:
     with contextlib.suppress(OSError):
         os.truncate(stacks, 0)  # a rank that waits for others is asked for as long as they work
         os.kill(pid, SIGNAL)
-        deadline, size, since = time.monotonic() + _ANSWER_S, 0, time.monotonic()
-        while time.monotonic() < deadline and (size == 0 or time.monotonic() - since < _QUIET_S):
+        text, since = b"", time.monotonic()
+        deadline = since + _ANSWER_S
+        while (now := time.monotonic()) < deadline:
+            newest = stacks.read_bytes()
+            if newest and newest == text and (text.endswith(_LAST_FRAMES) or now - since > _QUIET_S):
+                break
+            text, since = newest, since if newest == text else now
             time.sleep(_POLL_S)
-            if (newest := stacks.stat().st_size) != size:
-                size, since = newest, time.monotonic()
-        return stacks.read_bytes()[:size].decode(errors="replace")
+        return text.decode(errors="replace")
     return ""
 
 
