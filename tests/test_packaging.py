@@ -172,6 +172,35 @@ print(json.dumps(sorted(after - sys.stdlib_module_names)))
     assert set(json.loads(output)) - {"core_sdk"} <= ALLOWED_MODULES
 
 
+# Slow to import, and needed by a training that saves, is sent to a server or looks at others, or by its threads.
+_LOADED_LATER = {
+    "asyncio",
+    "concurrent.futures",
+    "core_sdk._home.index",
+    "core_sdk._home.rows",
+    "core_sdk._home.storage._download",
+    "core_sdk._home.storage._shard",
+    "core_sdk._home.storage.bucket",
+    "core_sdk._machine",
+    "core_sdk.core._checkpoint._save",
+    "ctypes",
+    "difflib",
+    "importlib.metadata",
+    "numpy",
+    "requests",
+    "torch",
+}
+
+
+def test_the_core_loads_what_only_some_trainings_need_when_they_need_it() -> None:
+    """`from core_sdk import core` leaves out what a training that only reports does not use."""
+    program = "from core_sdk import core; import sys; print(*sys.modules)"
+
+    loaded = subprocess.check_output([sys.executable, "-c", program], text=True).split()
+
+    assert _LOADED_LATER.intersection(loaded) == set()
+
+
 def test_a_training_of_one_rank_loads_no_channel() -> None:
     """A training on one rank does not import the channel."""
     script = (

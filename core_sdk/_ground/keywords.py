@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import re
@@ -55,5 +54,7 @@ def add_what_was_meant(error: TypeError, owner: type, words: Mapping[str, str]) 
 
 
 def _hint(name: str, known: Sequence[str], words: Mapping[str, str]) -> str:
+    import difflib  # only for an error
+
     meant = words.get(name) or next(iter(difflib.get_close_matches(name, known)), None)
     return f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"

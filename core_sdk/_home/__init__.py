@@ -18,6 +18,14 @@ Ids are allotted by `mkdir`, which is atomic on shared file systems too. A name 
 folder, `tracking.index` the database; only readers import the latter.
 """
 
+from typing import TYPE_CHECKING
+
+from core_sdk._ground.importing import lazy_names
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.opening import open_view
-from core_sdk._home.view import View
+
+if TYPE_CHECKING:
+    from core_sdk._home.view import View
+
+# Loaded when first used: few trainings ask for a view of their home.
+__getattr__, __dir__ = lazy_names(__name__, {"View": "view"}, ["Home", "TrialFolder", "View", "open_view"])

@@ -6,12 +6,15 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core_sdk._home.folders import Home
-from core_sdk._home.media import HomeMedia
-from core_sdk._home.rows import Reading
-from core_sdk._home.view import View
 from core_sdk.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from core_sdk._home.media import HomeMedia
+    from core_sdk._home.rows import Reading
+    from core_sdk._home.view import View
 
 
 class HomeElsewhere(Home):

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import re
 import signal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from core_sdk._ground.records import ExitRecord, Settled
-from core_sdk._home.rows import TrialState
-from core_sdk._home.time_spent import Gap
+
+if TYPE_CHECKING:
+    from core_sdk._home.rows import TrialState
+    from core_sdk._home.time_spent import Gap
 
 TRY_AGAIN = 75
 """EX_TEMPFAIL of sysexits.h: the exit status of launchers, and of some scripts, after a stop."""

@@ -10,9 +10,10 @@ import stat
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+
+import msgspec
 
 _HELP = frozenset({"-h", "--help"})
 _OWN_INTERPRETER = ("python", "python3")
@@ -55,8 +56,7 @@ class HelpWanted(Exception):
     """The user asked for help: print `help_text(…)` and end well."""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     overrides: tuple[str, ...]
     """The options before the first `--`, for torchrun or for the program that the launcher replaces."""
     script: tuple[str, ...]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from core_sdk._ground.environment import LaunchSettings
 from core_sdk._machine.processes import CaughtSignals
@@ -18,8 +19,7 @@ from launch._directory import LaunchDirectory
 from launch._ssh._hostfile import SshLaunch
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """The nodes that have met for a start of the ranks, seen from this node."""
 
     node_rank: int
@@ -35,8 +35,7 @@ class Start:
     """
 
 
-@dataclass(frozen=True)
-class LaunchOptions:
+class LaunchOptions(msgspec.Struct, frozen=True):
     """The meaning of the options before `--`."""
 
     torchrun: tuple[str, ...] = ()
@@ -85,8 +84,7 @@ class Framework(ABC):
         """Closes what is open, when no more ranks will be started."""
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """The objects with which a launcher process works."""
 
     framework: Framework

@@ -15,9 +15,10 @@ import threading
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec.structs import replace
 
 from core_sdk._ground.environment import LaunchSettings
 from core_sdk._ground.environment.names import GRACE_VARIABLE

@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from core_sdk._machine.processes import (
     STOPPED,
@@ -33,8 +35,7 @@ MARK = "[core-sdk] "
 """The beginning of each line of the launcher's own."""
 
 
-@dataclass(frozen=True)
-class LaunchResult:
+class LaunchResult(msgspec.Struct, frozen=True):
     code: int
     messages: tuple[str, ...] = ()
     is_of_ranks: bool = False

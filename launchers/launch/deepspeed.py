@@ -8,9 +8,10 @@ very letters: each rank gets its number there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec.structs import replace
 
 from core_sdk._ground.environment import LaunchSettings, meeting_port, visible_gpus
 from launch._command_line import Command, UsageError

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
 from core_sdk._home.attempts.killing import kill

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from core_sdk._execution.experiments.protocol import HomeStatus
 from core_sdk._machine.slots import Machine, PostedTicket
 from core_sdk.errors import MissingDependencyError
 
 
-@dataclass(frozen=True)
-class OccupiedSlot:
+class OccupiedSlot(msgspec.Struct, frozen=True):
     """A slot, and the trial on it, if there is one."""
 
     slot: int

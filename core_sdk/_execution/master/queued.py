@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from core_sdk._execution.experiments.protocol import ExperimentStatus, HomeStatus, MasterStatus
 from core_sdk._home import Home, open_view
@@ -13,8 +14,7 @@ from core_sdk._machine.slots import PostedTicket, obstacles, waiting_line
 from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError, SlurmError
 
 
-@dataclass(frozen=True)
-class Queued:
+class Queued(msgspec.Struct, frozen=True):
     """An experiment that has not ended; or a command or a trial, without a master, that waits."""
 
     experiment_id: int | None

@@ -7,8 +7,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import NamedTuple, ParamSpec, TypeVar
+
+import msgspec
 
 from core_sdk._execution.workers._output import ShownOutput
 from core_sdk._ground.environment import RankPlace
@@ -29,8 +30,7 @@ class WorkerLost(Exception):
     """A worker has ended, or was ended, before it answered."""
 
 
-@dataclass(frozen=True)
-class Death:
+class Death(msgspec.Struct, frozen=True):
     """The unexpected end of a worker."""
 
     seen: RankSeen

@@ -7,10 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
+
+from msgspec.structs import replace
 
 from core_sdk._execution.workers import _torch
 from core_sdk._execution.workers._call import Call

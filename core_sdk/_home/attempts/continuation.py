@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +15,6 @@ from core_sdk._home.checkpoints import RecordedCheckpoint
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.history import read_history
 from core_sdk._home.journal import find_records
-from core_sdk._home.rows import TrialState
 from core_sdk._home.storage import storage_from_url
 from core_sdk.errors import (
     CheckpointNotFoundError,
@@ -23,6 +23,9 @@ from core_sdk.errors import (
     StorageError,
     UnknownStorageError,
 )
+
+if TYPE_CHECKING:
+    from core_sdk._home.rows import TrialState
 
 _MOST_REASON_CHARS = 300
 

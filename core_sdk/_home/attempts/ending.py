@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,9 +14,11 @@ from core_sdk._home.attempts.provisional import settle_unnamed
 from core_sdk._home.attempts.setbacks import is_of_guard, read_troubles
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.journal import find_records, read_journal
-from core_sdk._home.rows import TrialState
 from core_sdk._home.states import AttemptEnd, error_told, trial_state
 from core_sdk.errors import CoreSDKError, RecordDamagedError
+
+if TYPE_CHECKING:
+    from core_sdk._home.rows import TrialState
 
 # `Ended` is a journal's last record, and its error text is bounded.
 _TAIL_BYTES = 1 << 17

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
+
+import msgspec
 
 from core_sdk._ground.records import Metric, SearcherMetric, chosen_metric, format_number
 from core_sdk._home.finding.facts import metric_named
@@ -13,16 +14,14 @@ from core_sdk._home.rows import CheckpointRow, TrialRow
 from core_sdk._home.view import View
 
 
-@dataclass(frozen=True)
-class BestCheckpoint:
+class BestCheckpoint(msgspec.Struct, frozen=True):
     storage_id: str
     trial_id: int
     steps_completed: int
     value: Metric
 
 
-@dataclass(frozen=True)
-class Best:
+class Best(msgspec.Struct, frozen=True):
     trial_id: int
     metric: str
     value: Metric

@@ -16,10 +16,11 @@ import difflib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from core_sdk._ground.records import strict_json
 from core_sdk._home import View
@@ -55,8 +56,7 @@ Metrics = Mapping[str, Mapping[str, Any]]
 """The last value of each metric, by group and metric."""
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """A trial with its values by name."""
 
     row: TrialRow

@@ -10,7 +10,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,8 +21,7 @@ OTHER_NAMES = ("label", "experiment", "state")
 """The facts by which trials can be grouped, besides their hyperparameters."""
 
 
-@dataclass(frozen=True)
-class TrialGroup:
+class TrialGroup(msgspec.Struct, frozen=True):
     """The trials that have the same values."""
 
     values: tuple[Any, ...]
@@ -41,8 +39,7 @@ class TrialGroup:
         return {name: figures for name, figures in found.items() if figures}
 
 
-@dataclass(frozen=True)
-class Aggregate:
+class Aggregate(msgspec.Struct, frozen=True):
     """Typical figures of the values of a group. NaN and infinite values are left out."""
 
     mean: float
@@ -59,8 +56,7 @@ class Aggregate:
         return None if self.std is None else self.std / math.sqrt(self.count)
 
 
-@dataclass(frozen=True)
-class GroupBest:
+class GroupBest(msgspec.Struct, frozen=True):
     trial_id: int
     value: Metric
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from core_sdk._home.fields import Field
 
@@ -58,8 +59,7 @@ class Equality(NamedTuple):
     """The position of the value in the text."""
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """A condition on the values of a trial."""
 
     text: str

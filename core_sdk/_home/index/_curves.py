@@ -9,9 +9,10 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
+
+import msgspec
 
 from core_sdk._ground.records import Metric, Source, in_order
 from core_sdk._home.index._blocks import numbers_in, unpack, unpack_steps, unpack_times, unpack_values
@@ -120,8 +121,7 @@ def read_profile_series(connection: sqlite3.Connection, trial_id: int) -> list[P
     return [ProfileSeriesRow(*row) for row in connection.execute(query, (trial_id,))]
 
 
-@dataclass(frozen=True)
-class BucketsOf:
+class BucketsOf(msgspec.Struct, frozen=True):
     """The points that are asked for."""
 
     trial_id: int

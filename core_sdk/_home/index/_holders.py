@@ -7,8 +7,9 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -23,8 +24,7 @@ class SuspendedError(Exception):
     """A process that holds a lock of the index is suspended."""
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     pid: int
     command: str
     is_suspended: bool

@@ -6,7 +6,6 @@ import math
 import sqlite3
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -19,8 +18,7 @@ from core_sdk._home.index._trials import open_attempts
 from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError, TrialNotFoundError
 
 
-@dataclass(frozen=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """The experiments and trials that are new, changed or deleted since they were indexed, the newest trials first."""
 
     experiments: list[int]

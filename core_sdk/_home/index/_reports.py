@@ -6,7 +6,6 @@ import sqlite3
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -57,8 +56,7 @@ class _Reports(NamedTuple):
     """The parts of each report besides its numbers, as `to_beside` has kept them; empty if no report has any."""
 
 
-@dataclass(frozen=True)
-class ReportsOf:
+class ReportsOf(msgspec.Struct, frozen=True):
     """The reports that are asked for."""
 
     trial_id: int

@@ -6,7 +6,6 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -21,17 +20,16 @@ _PATIENCE_S = 0.5
 _INTERVAL_S = 0.1
 
 
-@dataclass
-class RefreshResult:
+class RefreshResult(msgspec.Struct):
     """The result of a refresh."""
 
     num_trials: int = 0
     """The number of trials that had changed."""
-    unread: list[int] = field(default_factory=list)
+    unread: list[int] = []
     """The trials that had changed, and that there was no time to read."""
     num_points: int = 0
     num_bad_lines: int = 0
-    left_out: dict[Path, str] = field(default_factory=dict)
+    left_out: dict[Path, str] = {}
     """The reasons for which folders of trials and files of experiments could not be read."""
 
 

@@ -7,7 +7,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -55,12 +54,11 @@ class _FileState(NamedTuple):
         return cls(status.st_size, status.st_mtime_ns)
 
 
-@dataclass
-class KnownTrial:
+class KnownTrial(msgspec.Struct):
     """The state of a trial's folder when it was last indexed to the end."""
 
     mtime_ns: int
-    journals: dict[_JournalKey, _FileState] = field(default_factory=dict)
+    journals: dict[_JournalKey, _FileState] = {}
     """The bytes of each journal that are indexed, and the time of its last change then."""
 
 

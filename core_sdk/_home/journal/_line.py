@@ -17,7 +17,6 @@ from core_sdk._ground.records import Record
 _crc32c = google_crc32c.value
 _encoder = msgspec.json.Encoder()
 _encode = _encoder.encode
-_decode: Callable[[bytes], Record] = json_decoder(Record)
 _PREFIX_SIZE = len("00000000 ")
 # It cannot occur within the JSON of a record, where the quotation marks of a text are escaped.
 _BEGINNING = re.compile(rb'[0-9a-f]{8} \{"type":"')
@@ -51,7 +50,7 @@ def decode_line(line: bytes) -> Record:
     if not is_intact(line):
         raise ValueError("has a wrong checksum")
     try:
-        return _decode(line[_PREFIX_SIZE:])
+        return _decoder()(line[_PREFIX_SIZE:])
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"is of a kind that this version does not know ({error})") from error
 
@@ -66,9 +65,14 @@ def decode_lines(lines: list[bytes]) -> list[Record] | None:
     if b"".join([line[:_PREFIX_SIZE] for line in lines]) != hexlify(checksums, b" ", 4) + b" ":
         return None
     try:
-        return list(map(_decode, bodies))
+        return list(map(_decoder(), bodies))
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
+
+
+def _decoder() -> Callable[[bytes], Record]:
+    # Made when first used: a training that only writes would wait for it.
+    return json_decoder(Record)
 
 
 def is_intact(line: bytes) -> bool:

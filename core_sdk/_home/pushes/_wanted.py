@@ -20,7 +20,6 @@ from core_sdk._ground.ownership import make_directory
 from core_sdk._ground.records import decode_file, encode_file
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.pushes._logins import find_login
-from core_sdk._machine.processes import start_helper
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -115,6 +114,8 @@ def start_pusher(home_root: Path) -> None:
     """Starts the home's pusher in the background, unless it is at work. It outlives this process."""
     if is_alive(pusher_lock(home_root)):
         return
+    from core_sdk._machine.processes import start_helper  # which a training that sends nothing does not need
+
     start_helper(
         ["-P", "-m", _PUSHER, str(home_root.absolute())],
         env=agent_variables(),

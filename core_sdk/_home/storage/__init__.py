@@ -18,10 +18,19 @@ Disks and file systems have checksums of their own. They are not enough: a tenso
 error, and the training goes on with it. Checksums are computed as fast as memory is read, so every restore verifies.
 """
 
+from typing import TYPE_CHECKING
+
+from core_sdk._ground.importing import lazy_names
 from core_sdk._home.storage._manifest import without
 from core_sdk._home.storage._names import METADATA_NAME, check_file_name, check_storage_id
 from core_sdk._home.storage._open import check_storage, open_storage, storage_from_url
-from core_sdk._home.storage._shard import Shard, ShardUnion, file_conflicts, unite
-from core_sdk._home.storage._space import explained_by_disk
 from core_sdk._home.storage._storage import Selector, Staging, Storage
 from core_sdk._home.storage.directory._storage import DirectoryStorage
+
+if TYPE_CHECKING:
+    from core_sdk._home.storage._shard import Shard, ShardUnion, file_conflicts, unite
+    from core_sdk._home.storage._space import explained_by_disk
+
+# Loaded when first used, which is in a save.
+_NAMES = {"explained_by_disk": "_space", **dict.fromkeys(("Shard", "ShardUnion", "file_conflicts", "unite"), "_shard")}
+__getattr__, __dir__ = lazy_names(__name__, _NAMES, _NAMES)

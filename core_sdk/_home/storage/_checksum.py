@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,6 +40,8 @@ def in_threads(work: Callable[[_A], _T], items: Sequence[_A]) -> Iterator[Iterat
 
     The calls begin at once. The end of the block drops those that have not begun.
     """
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
     pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="core-sdk-files")
     try:
         yield pool.map(work, items)

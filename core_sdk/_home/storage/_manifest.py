@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 import msgspec
 
 from core_sdk._ground.records import FileEntry, Manifest, to_json
 from core_sdk._home.storage._names import METADATA_NAME, linked_directory, matching
-from core_sdk._home.storage._shard import ShardUnion
 from core_sdk._home.storage._storage import Selector
+
+if TYPE_CHECKING:
+    from core_sdk._home.storage._shard import ShardUnion
 
 
 def completed(storage_id: str, union: ShardUnion, metadata: Mapping[str, Any]) -> tuple[Manifest, bytes]:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from core_sdk._ground.records import FileEntry
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(msgspec.Struct, frozen=True):
     """The files and directories of one rank. Names are relative to the checkpoint; a directory's name ends with "/"."""
 
     files: dict[str, FileEntry]
     directories: list[str]
-    links: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = {}
     """The links to directories of this rank, with their targets."""
 
 
-@dataclass(frozen=True)
-class ShardUnion:
+class ShardUnion(msgspec.Struct, frozen=True):
     """The files and directories of all ranks, each name once."""
 
     files: dict[str, FileEntry]
@@ -28,7 +27,7 @@ class ShardUnion:
     """The rank whose copy of a file is kept."""
     ranks: tuple[int, ...]
     """The ranks that have files, kept or not."""
-    links: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = {}
 
     def names_of(self, rank: int) -> list[str]:
         return [name for name, owner in self.owners.items() if owner == rank]

@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from core_sdk._ground.records import Manifest
-from core_sdk._home.storage._shard import Shard, ShardUnion
+
+if TYPE_CHECKING:
+    from core_sdk._home.storage._shard import Shard, ShardUnion
 
 Selector = Callable[[str], bool]
 """Accepts or rejects a name relative to the checkpoint; a directory's name ends with "/"."""

@@ -11,7 +11,8 @@ import enum
 import re
 import signal
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 TRACEBACK = b"Traceback (most recent call last)"
 
@@ -55,8 +56,7 @@ class FailureKind(enum.IntEnum):
     """The rank lost its peer."""
 
 
-@dataclass(frozen=True)
-class RankSeen:
+class RankSeen(msgspec.Struct, frozen=True):
     """The observations of one rank of this node. Times are `time.monotonic()`."""
 
     rank: int

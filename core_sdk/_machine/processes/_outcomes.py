@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from core_sdk._machine.processes._causes import (
     FailureKind,
@@ -17,19 +18,16 @@ from core_sdk._machine.processes._causes import (
 )
 
 
-@dataclass(frozen=True)
-class Succeeded:
+class Succeeded(msgspec.Struct, frozen=True):
     was_stopped: bool
     """Whether the training stopped on request, to be resumed."""
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     first: RankSeen
 
 
-@dataclass(frozen=True)
-class FailedElsewhere:
+class FailedElsewhere(msgspec.Struct, frozen=True):
     """A rank of another node failed first."""
 
     code: int
@@ -39,23 +37,20 @@ class FailedElsewhere:
     """Whether all ranks are to be started again."""
 
 
-@dataclass(frozen=True)
-class NodesLost:
+class NodesLost(msgspec.Struct, frozen=True):
     """Other nodes have fallen silent: they are down, or cut off."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Obeyed:
+class Obeyed(msgspec.Struct, frozen=True):
     """Ranks died of a signal that was passed on to them."""
 
     signal: int
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class RankGrace:
+class RankGrace(msgspec.Struct, frozen=True):
     """The time that ranks may take to end after a stop was asked for."""
 
     total_s: float
@@ -66,8 +61,7 @@ class RankGrace:
         return f"{self.source}={self.total_s:g}"
 
 
-@dataclass(frozen=True)
-class Stopping:
+class Stopping(msgspec.Struct, frozen=True):
     """A stop that was asked for, while ranks of this node have not ended."""
 
     signals: tuple[int, ...]
@@ -79,8 +73,7 @@ class Stopping:
     """The rest of the grace."""
 
 
-@dataclass(frozen=True)
-class Killed:
+class Killed(msgspec.Struct, frozen=True):
     """Ranks were killed because they had not ended after a stop was asked for."""
 
     signal: int
@@ -89,7 +82,7 @@ class Killed:
     grace: RankGrace
     is_impatient: bool
     """Whether a second SIGINT killed them, before the end of their grace."""
-    places: Mapping[int, str] = field(default_factory=dict)
+    places: Mapping[int, str] = {}
     """The places in their scripts at which these ranks stood, as far as they have told."""
 
 

@@ -17,7 +17,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from core_sdk._machine.processes._causes import RankSeen
 from core_sdk._machine.processes._guardian import Guardian

@@ -11,16 +11,16 @@ import signal
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from core_sdk._machine.processes._guardian_process import living as all_living
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(msgspec.Struct, frozen=True):
     pid: int
     parent: int
     is_python: bool

@@ -7,7 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from core_sdk._machine.processes._causes import ENDED_BY_STOP, STOPPED, TRACEBACK, RankSeen, failed
 from core_sdk._machine.processes._failure_text import place_of_stack

@@ -10,9 +10,11 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from core_sdk.errors import SlotError
 
@@ -21,8 +23,7 @@ _DEVICES = Path("/dev")
 _LISTED = re.compile(r"^(?P<indent>\s*).*\(UUID: (?P<name>[^)]+)\)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class ListedGpu:
+class ListedGpu(msgspec.Struct, frozen=True):
     """A GPU of this machine."""
 
     uuid: str

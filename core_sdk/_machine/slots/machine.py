@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from core_sdk._ground.environment import num_cpus, visible_gpus
 from core_sdk._machine.slots._gpus import gpus_here, slots_named
 from core_sdk._machine.slots.directory import SlotDirectory, Ticket
 
 
-@dataclass(frozen=True)
-class Slots:
+class Slots(msgspec.Struct, frozen=True):
     """The slots that an attempt may use."""
 
     ids: tuple[int, ...]
@@ -36,8 +36,7 @@ class Slots:
         return {} if self.gpus else {"OMP_NUM_THREADS": str(self.num_threads)}
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """The slots of this machine that trials run on, numbered from 0."""
 
     num_slots: int

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 
-@dataclass(frozen=True)
-class PostedTicket:
+
+class PostedTicket(msgspec.Struct, frozen=True):
     """A ticket of living processes, as everybody may read it."""
 
     number: int

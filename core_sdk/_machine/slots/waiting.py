@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from core_sdk._machine.slots.directory import SlotDirectory, Ticket, unusable
 from core_sdk._machine.slots.machine import Machine, Slots

@@ -29,7 +29,6 @@ from core_sdk.core._checkpoint._background_saves import Saves
 from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.core._checkpoint._metadata import checked_metadata
 from core_sdk.core._checkpoint._recording import Holdup, Recorder
-from core_sdk.core._checkpoint._save import CheckpointSave, directory_named
 from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
 from core_sdk.core._checkpoint._with_block import WithBlock
@@ -45,6 +44,7 @@ from core_sdk.errors import (
 if TYPE_CHECKING:
     from core_sdk._home.deletion import OtherTrials
     from core_sdk.core._checkpoint._dcp import CheckpointReader, CheckpointWriter
+    from core_sdk.core._checkpoint._save import CheckpointSave
 
 logger = logging.getLogger("core_sdk.core")
 
@@ -242,6 +242,8 @@ class CheckpointContext(OfOneProcess):
     ) -> CheckpointSave:
         if not shard:
             checked_metadata(metadata)  # at the call, rather than when the block is entered
+        from core_sdk.core._checkpoint._save import CheckpointSave  # many trainings store nothing
+
         return CheckpointSave(
             self._storage,
             self._storage_name,
@@ -478,5 +480,7 @@ def _comparable(keep: Keep) -> str | frozenset[str]:
 
 @contextlib.contextmanager
 def _read(opened: AbstractContextManager[Path]) -> Iterator[Path]:
+    from core_sdk.core._checkpoint._save import directory_named
+
     with opened as path, directory_named("restore_path()", "torch.load(path / 'model.pt')"):
         yield path

@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
@@ -190,7 +191,7 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
         write_index = super().finish
         with self._failure_noted():
             _, index = self._contribute(lambda: write_index(metadata, results), union.address)
-            shards[0] = dataclasses.replace(shards[0], files=shards[0].files | index.files)
+            shards[0] = msgspec.structs.replace(shards[0], files=shards[0].files | index.files)
             whole = unite(shards)
 
             def commit() -> None:

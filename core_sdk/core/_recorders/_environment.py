@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import logging
 import os
 import platform
@@ -163,6 +162,8 @@ def _answer(git: Git, is_over: threading.Event | None) -> bytes:
 
 
 def _versions() -> dict[str, str]:
+    import importlib.metadata  # slow to import
+
     versions = {}
     for name in _PACKAGES:
         try:

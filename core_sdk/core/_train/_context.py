@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from core_sdk._distributed import DistributedContext
 from core_sdk._ground.data.waits import DataWait
@@ -36,13 +36,16 @@ from core_sdk._ground.records import (
     scalar,
     to_json,
 )
-from core_sdk._home import Home, TrialFolder, View, open_view
+from core_sdk._home import Home, TrialFolder, open_view
 from core_sdk._home.journal import Journal
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._train._event_files import TensorboardMode, copy_event_files
 from core_sdk.core._train._ledger import Ledger
 from core_sdk.core._train._prepared import Record, prepared_report
 from core_sdk.errors import HomeError, InvalidMetricError
+
+if TYPE_CHECKING:
+    from core_sdk._home import View
 
 logger = logging.getLogger("core_sdk.train")
 

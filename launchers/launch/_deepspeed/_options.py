@@ -5,11 +5,14 @@ Pure, and without DeepSpeed itself.
 
 from __future__ import annotations
 
+import dataclasses
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from launch._command_line import OptionParser, UsageError
 from launch._framework import LaunchOptions
@@ -164,7 +167,7 @@ def _plan_placed(options: DeepSpeedOptions, hosts: Sequence[Host]) -> LaunchOpti
     host = hosts[node_rank]
     if len(hosts) == 1:
         return _plan_single(options, host)
-    options = replace(options, master_addr=options.master_addr or hosts[0].address)
+    options = dataclasses.replace(options, master_addr=options.master_addr or hosts[0].address)
     torchrun = _torchrun(options, nnodes=len(hosts), node_rank=node_rank, nproc_per_node=host.slots)
     return LaunchOptions(torchrun, devices=_names(host.devices))
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+from msgspec.structs import replace
 
 from launch._command_line import CommandLineError, UsageError
 from launch._framework import LaunchOptions

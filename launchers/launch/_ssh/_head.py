@@ -12,10 +12,10 @@ import secrets
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from core_sdk._ground.environment import job_placement, meeting_port, passed_variables, run_info
 from core_sdk._ground.environment.names import MEETING_PORT_VARIABLE
@@ -88,8 +88,7 @@ def run(launch: Launch, hosts: SshLaunch) -> LaunchResult:
         head.close()
 
 
-@dataclass(frozen=True)
-class HostJob:
+class HostJob(msgspec.Struct, frozen=True):
     """The description of a host's part of a training, which differs between hosts in the run info and the devices only.
 
     It is sent as one line of JSON on the host's standard input, so that it does not appear among the arguments.

@@ -9,9 +9,10 @@ import pwd
 import re
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from launch._command_line import UsageError
 from launch._network import is_own
@@ -24,8 +25,7 @@ _PART = re.compile(r"(?P<name>(?:[^:]*@)?(?:\[.*\]|[^:]*)):(?P<slots>\d{1,6})", 
 _LOOPBACK = ("localhost", "ip6-localhost", "ip6-loopback", "::1")
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     name: str
     """The name for ssh, perhaps with a user."""
     slots: int
@@ -38,16 +38,14 @@ class Host:
         return self.name.rpartition("@")[2]
 
 
-@dataclass(frozen=True)
-class Ssh:
+class Ssh(msgspec.Struct, frozen=True):
     """The options of ssh that a launcher's options give. ssh's own configuration says the rest."""
 
     port: int | None = None
     identity_file: Path | None = None
 
 
-@dataclass(frozen=True)
-class SshLaunch:
+class SshLaunch(msgspec.Struct, frozen=True):
     """A training on several hosts, on each of which this process starts a launcher."""
 
     hosts: tuple[Host, ...]

@@ -15,9 +15,10 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+
+import msgspec
 
 from core_sdk._ground.environment import taken_head
 from core_sdk._ground.typed_lines import to_line
@@ -30,8 +31,7 @@ _CHUNK_BYTES = 1 << 16
 _KILLED = 137
 
 
-@dataclass(frozen=True)
-class HostReport:
+class HostReport(msgspec.Struct, frozen=True):
     """The newest report of a host to the head."""
 
     refused: str = ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from core_sdk._ground.environment import job_id
 from launch._command_line import UsageError
@@ -17,13 +18,12 @@ _STATIC = "static"
 _DYNAMIC = "c10d"
 
 
-@dataclass(frozen=True)
-class RendezvousConfig:
+class RendezvousConfig(msgspec.Struct, frozen=True):
     """A meeting of several nodes, in the words of torch's rendezvous."""
 
     backend: str
     endpoint: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
 
     @property
     def is_static(self) -> bool:
@@ -31,8 +31,7 @@ class RendezvousConfig:
         return self.backend == _STATIC
 
 
-@dataclass(frozen=True)
-class LaunchConfig:
+class LaunchConfig(msgspec.Struct, frozen=True):
     options: TorchrunOptions
     num_local_ranks: int
     min_nodes: int

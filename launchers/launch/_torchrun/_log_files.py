@@ -11,8 +11,9 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from launch._command_line import UsageError
 
@@ -25,16 +26,15 @@ class Streams(enum.IntFlag):
     STDERR = 2
 
 
-@dataclass
-class LogFiles:
+class LogFiles(msgspec.Struct):
     """The files of one start, by local rank. The names come from torch's `LogsDest`."""
 
-    stdouts: dict[int, str] = field(default_factory=dict)
+    stdouts: dict[int, str] = {}
     """Empty for stdout that is shown only."""
-    stderrs: dict[int, str] = field(default_factory=dict)
-    tee_stdouts: dict[int, str] = field(default_factory=dict)
+    stderrs: dict[int, str] = {}
+    tee_stdouts: dict[int, str] = {}
     """The files of ranks whose stdout is shown, too."""
-    tee_stderrs: dict[int, str] = field(default_factory=dict)
+    tee_stderrs: dict[int, str] = {}
     filtered_stdout: str = ""
     filtered_stderr: str = ""
 

@@ -8,11 +8,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from core_sdk._ground.environment import Environment, job_placement, meeting_port, num_cpus, run_info, use_run_info
 from core_sdk._ground.placement import Placement
@@ -29,8 +29,7 @@ _ENDPOINT = re.compile(r"(?P<address>\[[^\]]*\]|.*?)(:(?P<port>\d+))?", re.ASCII
 _GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")
 
 
-@dataclass(frozen=True)
-class Nodes:
+class Nodes(msgspec.Struct, frozen=True):
     num_nodes: int
     """The number of nodes; the highest one, if nodes may come and go."""
     node_rank: int

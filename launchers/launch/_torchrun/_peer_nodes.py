@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from core_sdk._ground.typed_lines import from_line, to_line
 from core_sdk._machine.processes import FailedElsewhere, NodesLost
@@ -37,8 +38,7 @@ _LEFT = b"left"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class NodeFacts:
+class NodeFacts(msgspec.Struct, frozen=True):
     """The facts about a node that all launchers must know before they start ranks."""
 
     host: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -112,6 +111,8 @@ def _specs_of(options: TorchrunOptions) -> Any:
         return None
     if options.logs_specs is None:
         return LogDirectory(options.log_dir, options.redirects, options.tee, shown)
+    from importlib.metadata import entry_points  # slow to import
+
     found = entry_points(group="torchrun.logs_specs", name=options.logs_specs)
     if not found:
         raise UsageError(f"--logs-specs={options.logs_specs}: no package registers it as torchrun.logs_specs")

@@ -11,14 +11,12 @@ from core_sdk._ground.alive import AliveLock, once_free
 from core_sdk._ground.environment import path_at_home
 from core_sdk._ground.files import explained, file_url, fsync_directory, fsync_tree, write_atomically
 from core_sdk._ground.records import MANIFEST_NAME, Manifest, encode_manifest
-from core_sdk._home.storage._download import download
 from core_sdk._home.storage._manifest import without
 from core_sdk._home.storage._names import check_storage_id
 from core_sdk._home.storage._no_follow import first_replaced, opened_directory, remove
 from core_sdk._home.storage._staging_area import StagingArea
 from core_sdk._home.storage._storage import Selector, Staging, Storage
 from core_sdk._home.storage._verify import is_checkpoint, read_manifest, verify
-from core_sdk._home.storage.directory._staging import DirectoryStaging
 from core_sdk.errors import (
     CheckpointDamagedError,
     CheckpointNotFoundError,
@@ -57,6 +55,8 @@ class DirectoryStorage(Storage):
             raise StorageError.not_writable(str(self.root), explained(error).strerror or str(error)) from error
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
+        from core_sdk._home.storage.directory._staging import DirectoryStaging  # many trainings store nothing
+
         check_storage_id(storage_id)
         try:
             return DirectoryStaging(self.root, self._area.new_directory(), storage_id)
@@ -75,6 +75,8 @@ class DirectoryStorage(Storage):
             yield self._path(storage_id)
 
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
+        from core_sdk._home.storage._download import download  # few trainings read a checkpoint
+
         # A directory within the staging area is no part of the storage yet.
         if _is_within(directory, self.root) and not _is_within(directory, self._area.path):
             problem = f"lies inside the storage {self.root} itself: download to another directory"

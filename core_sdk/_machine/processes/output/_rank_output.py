@@ -15,8 +15,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from core_sdk._ground.descriptors import KeptDescriptor
 from core_sdk._machine.processes.output._outlet import FileCopy, Outlet, Sink
@@ -28,8 +29,7 @@ _STDERR = 2
 _LOOK_S = 0.2
 
 
-@dataclass(frozen=True)
-class RankPipes:
+class RankPipes(msgspec.Struct, frozen=True):
     """Named pipes whose reading ends are open, so that opening them for writing does not block."""
 
     stdout_path: str
