@@ -110,6 +110,8 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Annotated[dict[str, Any] | None, Title("Metadata")] = None
     latest_checkpoint: Annotated[str | None, Title("Checkpoint", "checkpoint")]
     continued_from: Annotated[str | None, Title("Continued from")]
+    fetched_from: Annotated[str, Title("Fetched from")] = ""
+    """The trial of a workspace that it goes on with."""
     parent: Annotated[int | None, Title("Parent")] = None
     """The trial of which this one is a variation."""
     hypothesis: Annotated[str, Title("Hypothesis")] = ""

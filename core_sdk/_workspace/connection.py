@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,6 +30,7 @@ from core_sdk.errors import WorkspaceError, WorkspaceRefusedError, WorkspaceUnre
 T = TypeVar("T")
 
 _CONNECT_S, _ANSWER_S = 10.0, 120.0
+_PART_BYTES = 1 << 20
 _FULL = 507
 _REFUSALS = (401, 403)
 
@@ -76,6 +78,18 @@ class WorkspaceConnection:
     def get(self, path: str, kind: type[T]) -> T:
         """Returns what is at an address of the page's."""
         return json_decoder(kind)(self._get(path).content)
+
+    def download(self, path: str, target: Path) -> None:
+        """Writes a file of the page's into a new file. Raises `OSError`, too."""
+        try:
+            with self._session.get(f"{self.url}/api/v1/{path}", timeout=(_CONNECT_S, _ANSWER_S), stream=True) as answer:
+                if answer.status_code != 200:
+                    raise self._failure(answer)
+                with target.open("xb") as file:
+                    for content in answer.iter_content(_PART_BYTES):
+                        file.write(content)
+        except requests.RequestException as error:
+            raise WorkspaceUnreachableError(self.url, str(error)) from error
 
     def close(self) -> None:
         self._session.close()

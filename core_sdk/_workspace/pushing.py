@@ -94,7 +94,7 @@ class Pusher:
                 self._announce([trial for trial in trials if trial.is_to_be_announced()])
                 is_more = self._send([trial for trial in trials if trial.is_open])
                 is_more = is_more or any(trial.needs_number for trial in trials)
-            self._give_sign(trials)
+                self._give_sign(trials)  # a trial may report faster than the line is, so that there is always more
             if self._with_checkpoints:
                 for trial in trials:
                     self._push_checkpoints(trial)

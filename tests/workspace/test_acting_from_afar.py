@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,10 @@ from processes import wait_for
 from core_sdk import client
 from core_sdk._ground.alive import is_alive
 from core_sdk._home import Home, open_view
+from core_sdk._home.history import read_history
 from core_sdk._home.pushes import ActionRequests, Login, log_in, pusher_lock
+from core_sdk._workspace.connection import WorkspaceConnection
+from core_sdk._workspace.pushing import Pusher
 from core_sdk.errors import CoreSDKError
 
 TRAINING = """
@@ -26,6 +30,9 @@ from core_sdk import core
 
 with core.init(name="digits", workspace="vision") as ctx:
     step = 0
+    if (latest := ctx.info.latest_checkpoint) is not None:
+        with ctx.checkpoint.restore_path(latest) as path:
+            step = int((path / "weights").read_text())
     while not ctx.preempt.should_preempt():
         step += 1
         ctx.train.report_training_metrics(steps_completed=step, metrics={"loss": 1 / step})
@@ -62,9 +69,9 @@ def token_of(lab: LabServer, person: str) -> str:
     return lab.lab.people.issue("token", person, DAY_S, workspace="vision")[0]
 
 
-def core_sdk(*arguments: str) -> subprocess.CompletedProcess[str]:
+def core_sdk(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "core_sdk._interfaces.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | variables)
 
 
 def begin(tmp_path: Path) -> None:
@@ -107,3 +114,30 @@ def test_a_trial_is_paused_and_resumed_from_afar(lab: LabServer, home: Home, tmp
     wait_for(lambda: workspace.folder(1).running_attempt() == 2)
     asked = ActionRequests(workspace.root).all()
     assert [(one.verb, one.by, one.outcome) for one in asked] == [("pause", "bob", "done"), ("resume", "bob", "done")]
+
+
+def test_a_trial_goes_on_on_another_machine(lab: LabServer, home: Home, tmp_path: Path) -> None:
+    """Its records and its checkpoint are fetched, and it continues there, as a trial of its own in the workspace."""
+    begin(tmp_path)
+    workspace = lab.lab.home("vision")
+    wait_for(lambda: workspace.trial_ids() == [1] and workspace.folder(1).running_attempt() is not None)
+    client.Tracker(home.root).get_trial(1).pause()
+    wait_for(lambda: home.folder(1).running_attempt() is None)
+    with WorkspaceConnection(f"{lab.url}/w/vision", token_of(lab, "bob")) as connection:
+        Pusher(home, connection, with_checkpoints=True).push([1])
+    (last,) = read_history(home.folder(1)).checkpoints
+    there = Home(tmp_path / "machine")
+
+    resumed = core_sdk("trial", "resume", "vision/1", "--detach", CORE_SDK_HOME=str(there.root))
+    assert resumed.returncode == 0, resumed.stderr
+    wait_for(lambda: workspace.trial_ids() == [1, 2] and workspace.folder(2).running_attempt() == 2)
+    client.Tracker(there.root).get_trial(1).pause()
+    wait_for(lambda: workspace.folder(2).running_attempt() is None)
+    shutil.rmtree(there.root / "pushes")
+
+    assert "core-sdk: trial 1 of vision is trial 1 here" in resumed.stderr
+    info = there.folder(1).read_run_info(2)
+    assert info is not None and info.trial.steps_completed == last.record.steps_completed
+    assert workspace.folder(2).read_record().fetched_from == f"{lab.url}/w/vision/#/trials/1"
+    assert workspace.folder(1).attempts() == [1]
+    assert workspace.folder(2).attempts() == [1, 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +17,9 @@ from processes import Script, wait_for
 from workspace.workspaces import ServerProcess, pushed, served, train
 
 from core_sdk._ground.alive import AliveLock
-from core_sdk._ground.records import decode_file, encode_file
-from core_sdk._home import Home
+from core_sdk._ground.records import Report, decode_file, encode_file
+from core_sdk._home import Home, TrialFolder
+from core_sdk._home.journal import encode_line
 from core_sdk._home.pushes import ActionRequests, Login, PushRecord, log_in, pusher_lock
 from core_sdk._home.pushes._requests import ActionRequestsRecord
 from core_sdk._workspace.actions.acting import Hands
@@ -26,6 +27,7 @@ from core_sdk._workspace.actions.asker import Asker
 from core_sdk._workspace.actions.requesting import ask_home
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.pushing import Pusher
+from core_sdk._workspace.wire import Heard, PieceAnswers, PieceHead, SignOfLife
 from core_sdk.errors import WorkspaceRequestError
 
 OWNER = Asker("ada", can_act=True)
@@ -294,3 +296,33 @@ def test_kills_of_both_sides_do_nothing_twice(
     assert len(lines) == len(set(lines))
     assert {str(number) for number in told} <= set(lines)
     assert told
+
+
+class _Growing(WorkspaceConnection):
+    """While each request is on its way, the trial reports more, until a sign of life is given."""
+
+    def __init__(self, url: str, folder: TrialFolder) -> None:
+        super().__init__(url)
+        self._folder = folder
+        self.signs: list[SignOfLife] = []
+
+    def send(self, pieces: Iterable[tuple[PieceHead, bytes]]) -> PieceAnswers:
+        answers = super().send(pieces)
+        if not self.signs:
+            with self._folder.journal_path(1).open("ab") as journal:
+                journal.write(encode_line(Report(2.0, "training", 9, {"loss": 1.0})))
+        return answers
+
+    def give_sign(self, sign: SignOfLife) -> Heard:
+        self.signs.append(sign)
+        return super().give_sign(sign)
+
+
+def test_a_trial_that_reports_faster_than_the_line_is_heard_all_the_same(home: Home, url: str) -> None:
+    """There is always more to send, and the sign of life is given in between."""
+    folder = train(home, 2)
+    connection = _Growing(url, folder)
+
+    Pusher(home, connection).push([folder.trial_id])
+
+    assert len(connection.signs) == 1

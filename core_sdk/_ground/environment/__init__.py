@@ -126,6 +126,7 @@ from core_sdk._ground.environment._settings import (
     stall_bounds,
     stop_signals,
     storage_deadline_s,
+    workspace_variables,
     writer_variables,
 )
 from core_sdk._ground.environment._spool import is_home_spooled, path_at_home, path_here, spool_variables, use_home

@@ -93,6 +93,14 @@ def logins_path() -> Path:
     return Path(platformdirs.user_config_dir("core-sdk", appauthor=False)) / "workspaces.json"
 
 
+def workspace_variables(server: str, token: str, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Returns the variables that have the trials of a process sent to a workspace.
+
+    A token that is in a variable already is another workspace's.
+    """
+    return {SERVER_VARIABLE: server} | ({TOKEN_VARIABLE: token} if TOKEN_VARIABLE in variables else {})
+
+
 def writer_variables(name: str, trial: int | str) -> dict[str, str]:
     """Returns the variables that have a script's `init()` write to a trial."""
     return {WRITER_VARIABLE: name, TRIAL_VARIABLE: str(trial)}

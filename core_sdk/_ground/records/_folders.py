@@ -229,6 +229,8 @@ class TrialRecord(TrialDescription, kw_only=True):
     """The id that the trial had in the home where it was made; 0 if that is this home."""
     imported_from: str = ""
     """The run of another tool that the trial was imported from, by a name that no other run has."""
+    fetched_from: str = ""
+    """The trial of a workspace that this one goes on with, by its address."""
 
     @property
     def told_hparams(self) -> dict[str, Any]:

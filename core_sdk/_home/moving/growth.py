@@ -26,7 +26,7 @@ from core_sdk._home.journal import decode_line
 from core_sdk.errors import RecordDamagedError
 
 # These belong to running processes, or are written again.
-NOT_COPIED = ("*.alive", "*.supervised", "*.stop", "*.lock", "*.callbacks", "*.tmp")
+NOT_COPIED = ("*.alive", "*.supervised", "*.stop", "*.lock", "*.callbacks", "*.tmp", "received.json")
 WRITTEN_ANEW = ("*.run.json", "trial.json", "command.json")
 
 _OF_WRITER = re.compile(rf"[1-9][0-9]*\.writer\.({WRITER_NAME})\.journal")

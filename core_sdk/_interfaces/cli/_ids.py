@@ -30,6 +30,24 @@ def parse_trial(text: str) -> int:
         return view.trial(text).trial_id
 
 
+def parse_own_or_fetched(text: str) -> int:
+    """Returns the id of a trial of the home, or of WORKSPACE/NUMBER, which is fetched. Raises `WorkspaceError`, too."""
+    workspace, slash, number = text.rpartition("/")
+    if not slash or not _is_number(number):
+        return parse_trial(text)
+    from core_sdk._execution.steering.fetching import fetch  # requests, which other commands do not need
+    from core_sdk._ground.environment import add_variables, workspace_variables
+    from core_sdk._home.pushes import find_login
+    from core_sdk._interfaces.cli._home import make_home
+    from core_sdk._interfaces.cli._messages import say
+
+    folder = fetch(make_home(), workspace, int(number))
+    say(f"trial {number} of {workspace} is trial {folder.trial_id} here")
+    login = find_login(workspace)
+    add_variables(workspace_variables(login.url, login.token))
+    return folder.trial_id
+
+
 def parse_experiment(text: str) -> int:
     """Returns the id. Raises `ExperimentNotFoundError`, or `click.BadParameter` for a name that several have."""
     if _is_number(text) and not isinstance(home := _home(), HomeElsewhere):
@@ -109,6 +127,9 @@ def experiment_option(help_text: str) -> Any:
 
 
 TrialId = Annotated[int, _argument(parse_trial, "ID", "The trial's number or name.")]
+OwnOrFetchedTrial = Annotated[
+    int, _argument(parse_own_or_fetched, "ID", "The trial's number or name, or WORKSPACE/NUMBER of one elsewhere.")
+]
 TrialIds = Annotated[list[int], _argument(parse_trial, "ID…", "The trials' numbers or names.")]
 MaybeTrialIds = Annotated[list[int] | None, _argument(parse_trial, "ID…", "The trials' numbers or names.")]
 OfTrial = Annotated[int | None, trial_option("Show only this trial's, by number or name.")]

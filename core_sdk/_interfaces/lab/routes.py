@@ -19,7 +19,7 @@ from starlette.routing import compile_path
 from core_sdk._home import Home
 from core_sdk._interfaces.lab.roles import Grant, Need, judge
 from core_sdk._interfaces.server.app import PREFIX
-from core_sdk._interfaces.server.route import Action
+from core_sdk._interfaces.server.route import Action, Route
 from core_sdk._interfaces.server.routes.table import ROUTES
 from core_sdk._workspace.actions.asker import Asker
 from core_sdk._workspace.routes import ReaderRoute
@@ -43,6 +43,9 @@ LINKED = (
     "/trials/{trial_id}/configuration",
 )
 """The questions that are about one trial only, which a link to that trial answers."""
+
+OF_WRITERS = ("/trials/{trial_id}/archive",)
+"""Questions that only writers may ask: with secrets in commands, for instance, which a page masks."""
 
 NOT_IN_A_LAB = (
     # The server neither starts nor ends a training: whoever writes could let it run any command. What it is asked to do
@@ -133,12 +136,18 @@ def of_workspace() -> list[GuardedRoute]:
         GuardedRoute(
             PREFIX + one.path,
             one.method,
-            "another_server" if one.path in NOT_IN_A_LAB else "writer" if isinstance(one, Action) else "reader",
+            _need(one),
             is_of_one_trial=one.path in LINKED and one.method == "GET",
         )
         for one in ROUTES
         if one.path not in OWN
     ]
+
+
+def _need(route: Route) -> Need:
+    if route.path in NOT_IN_A_LAB:
+        return "another_server"
+    return "writer" if isinstance(route, Action) or route.path in OF_WRITERS else "reader"
 
 
 def of_writers(routes: Iterable[Mounted]) -> list[GuardedRoute]:

@@ -49,7 +49,11 @@ def wanted(asker: str, route: GuardedRoute, *, is_of_lab: bool) -> str:
         is_its_own = path in ("/session", "/ticket", "/home") or (route.method == "GET" and path in LINKED)
         return "" if is_its_own else "not_allowed"
     is_for_owners = path.startswith("/people")
-    is_for_writers = path.startswith("/links") or (route.method != "GET" and route.path not in READERS_POSTS)
+    is_for_writers = (
+        path.startswith("/links")
+        or (path.endswith("/archive") and "/trials/" in path)
+        or (route.method != "GET" and route.path not in READERS_POSTS)
+    )
     least = 2 if is_for_owners else 1 if is_for_writers else 0
     return "" if ("reader", "writer", "owner").index(asker) >= least else "not_allowed"
 

@@ -15,7 +15,7 @@ from core_sdk._home.attempts.continuation import what_resume_does
 from core_sdk._home.attempts.running import attempt_rows, await_end
 from core_sdk._interfaces.cli._arguments import Detach, Hparams, NewLabels, Notes, Seed, TrialName, parse_hparams
 from core_sdk._interfaces.cli._home import open_home, workspace
-from core_sdk._interfaces.cli._ids import TrialId, parse_checkpoint
+from core_sdk._interfaces.cli._ids import OwnOrFetchedTrial, TrialId, parse_checkpoint
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsJson
 from core_sdk._interfaces.render.output import print_object
@@ -59,7 +59,7 @@ def kill(trial_id: TrialId, as_json: AsJson = False) -> None:
 
 
 def resume(
-    trial_id: TrialId,
+    trial_id: OwnOrFetchedTrial,
     command: Annotated[
         list[str] | None,
         Argument(metavar="-- COMMAND", help="What to run from now on.", show_default="the recorded command"),
@@ -77,7 +77,10 @@ def resume(
     If the trial was asked to pause and still runs, this waits up to a minute for its end. If it was started with
     --slots, or by a master, this waits for as many slots.
 
-    With `core-sdk --workspace NAME`, the machine that has sent the trial resumes it there, in the background.
+    `core-sdk trial resume vision/7` fetches trial 7 of the workspace `vision` into this home, goes on with it here, and
+    sends it there as a trial of its own. A checkpoint must have been sent along, or lie in a storage that this machine
+    reaches. With `core-sdk --workspace vision trial resume 7`, the machine that has sent the trial resumes it there, in
+    the background.
     """
     if workspace():
         if command or again:
