@@ -136,6 +136,8 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     num_bad_lines: Annotated[int, Title("Damaged lines", "damaged_lines")]
     notes: Annotated[str, Title("Notes")] = ""
     """Markdown."""
+    notes_author: Annotated[str, Title("Notes by")] = ""
+    """Who has changed them last; empty for those with which it began."""
     is_archived: Annotated[bool, Title("Archived", "archived")] = False
 
 

@@ -10,6 +10,7 @@ from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import KillTrial
 from core_sdk._execution.steering.checks import check_unchanged, checked_labels, checked_text
 from core_sdk._execution.steering.verb import verb
+from core_sdk._ground.environment import author
 from core_sdk._ground.records import Settled, TrialArchivedSet, TrialDescribed, TrialLabelsChanged, check_name
 from core_sdk._home import Home
 from core_sdk._home.attempts.ending import read_end, read_settled
@@ -175,11 +176,13 @@ def describe(
     notes_before: str | None = None,
     verdict: str | None = None,
     verdict_reason: str | None = None,
+    by: str = "",
 ) -> None:
     """Changes the name, the notes or the verdict of the trial. What is None is left unchanged.
 
-    An empty name is the generated one, an empty verdict is none. Raises `InvalidNameError`, `TypeError`, `ValueError`
-    for a verdict other than `keep` and `discard`, or `TextChangedError` if the notes are no longer `notes_before`.
+    `by` is who writes the notes, by default the user of this process. An empty name is the generated one, an empty
+    verdict is none. Raises `InvalidNameError`, `TypeError`, `ValueError` for a verdict other than `keep` and `discard`,
+    or `TextChangedError` if the notes are no longer `notes_before`.
     """
     folder = home.trial(trial_id)
     if name:
@@ -190,7 +193,14 @@ def describe(
         raise ValueError(f"a verdict is keep or discard, and empty to take it back; {verdict!r} is none")
     if verdict_reason is not None:
         checked_text("the reason", verdict_reason)
-    change = TrialDescribed(time=time.time(), name=name, notes=notes, verdict=verdict, verdict_reason=verdict_reason)
+    change = TrialDescribed(
+        time=time.time(),
+        name=name,
+        notes=notes,
+        notes_author=None if notes is None else by or author(),
+        verdict=verdict,
+        verdict_reason=verdict_reason,
+    )
     folder.append_change(change, lambda: check_unchanged("the notes", _notes(folder), notes_before))
 
 

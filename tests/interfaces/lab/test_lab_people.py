@@ -210,6 +210,21 @@ def test_the_log_says_who_did_what(lab: LabVisitor) -> None:
     ]
 
 
+def test_saved_views_and_notes_say_whose_they_are(lab: LabVisitor) -> None:
+    """The lab knows who has saved a view and who has written a note, whatever they say themselves."""
+    api = "/w/vision/api/v1"
+    lab.act("writer", f"{api}/preferences/actions/keep", save_view={"name": "best", "query": {}, "author": "owner"})
+    lab.act("owner", f"{api}/trials/1/actions/change", notes="Look at this.")
+    claimed = lab.act("writer", f"{api}/trials/1/actions/change", notes="Mine.", by="owner")
+
+    (view,) = lab.ask("reader", "GET", f"{api}/preferences").json["views"]
+    trial = lab.ask("reader", "GET", f"{api}/trials/1").json["trial"]
+
+    assert view["author"] == "writer"
+    assert (trial["notes"], trial["notes_author"]) == ("Look at this.", "owner")
+    assert claimed.status == 400
+
+
 def test_the_figures_count_by_route(lab: LabVisitor) -> None:
     """Prometheus' token reads the figures, in which no address, no name and no id stands."""
     lab.ask("reader", "GET", "/w/vision/api/v1/trials/1")

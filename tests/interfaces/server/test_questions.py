@@ -460,7 +460,7 @@ def test_the_home_remembers_how_it_is_looked_at(visitor: Visitor, home: Home) ->
 
     assert first == visitor.question("/preferences") == {"theme": "system", "views": []}
     assert (kept.status, refused.status) == (200, 400)
-    assert later == {"theme": "dark", "views": views[:2]}
+    assert later == {"theme": "dark", "views": [{**view, "author": "core-sdk ui"} for view in views[:2]]}
     assert mode & 0o077 == 0
 
 

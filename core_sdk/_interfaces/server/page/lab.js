@@ -88,13 +88,30 @@ function SignedIn({ me, onProblem }) {
       ${names.length === 0 && html`<p>You are a member of no workspace yet.</p>`}
       <table>
         <tbody>
-          ${names.map((name) => html`<tr key=${name}><td><a href=${`w/${name}/`}>${name}</a></td><td class="soft">${me.workspaces[name]}</td></tr>`)}
+          ${names.map((name) => html`<${Workspace} key=${name} name=${name} role=${me.workspaces[name]} />`)}
         </tbody>
       </table>
     </section>
     <${Tokens} me=${me} onProblem=${onProblem} />
     ${names.filter((name) => me.workspaces[name] === "owner").map((name) => html`<${People} key=${name} workspace=${name} onProblem=${onProblem} />`)}
   `;
+}
+
+/** A workspace, and how much of each kind has happened there in a week. @param {{name: string, role: string}} props */
+function Workspace({ name, role }) {
+  const [happened, setHappened] = useState(/** @type {{kind: string, lines: string[]}[]} */ ([]));
+  useEffect(() => {
+    get(`w/${name}/api/v1/night?since=${Date.now() / 1000 - 7 * 86400}`).then(
+      (night) => setHappened(night.happened),
+      () => undefined,
+    );
+  }, []);
+  const week = happened.map(({ kind, lines }) => `${lines.length} ${kind}`).join(", ");
+  return html`<tr>
+    <td><a href=${`w/${name}/`}>${name}</a></td>
+    <td class="soft">${role}</td>
+    <td>${week && html`this week: <a href=${`w/${name}/#/night?hours=168`}>${week}</a>`}</td>
+  </tr>`;
 }
 
 /** @param {{me: Me, onProblem: (problem: string) => void}} props */

@@ -64,3 +64,6 @@ export const counted = (/** @type {number} */ number, /** @type {string} */ noun
 export const escaped = (/** @type {string} */ text) => text.replace(/[&<>"']/g, (found) => `&#${found.charCodeAt(0)};`);
 
 const tidy = (/** @type {string} */ text) => text.replace(/\.?0+e/, "e").replace("e+", "e");
+
+/** Who has written something, where the server knows people by name: the page of one's own home does not. @param {string} [author] */
+export const byline = (author) => (author && author !== "core-sdk ui" ? `by ${author}` : "");

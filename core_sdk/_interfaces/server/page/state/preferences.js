@@ -42,7 +42,7 @@ export function useSavedViews() {
   const { value: kept, reload } = useAnswer(address(["preferences"]), once);
   return {
     views: kept?.views ?? [],
-    save: (/** @type {SavedView} */ view) => keep({ save_view: view }).then(reload),
+    save: (/** @type {Omit<SavedView, "author">} */ view) => keep({ save_view: view }).then(reload),
     forget: (/** @type {string} */ name) => keep({ forget_view: name }).then(reload),
   };
 }

@@ -3,12 +3,13 @@
 import { html, useState } from "../preact.js";
 import { withText } from "../parts/field.js";
 import { Markdown } from "../parts/markdown.js";
+import { byline } from "../parts/text.js";
 import { say, sayFailure } from "../parts/toast.js";
 import { ApiError } from "../state/api.js";
 import { useCanAct } from "../state/home.js";
 
-/** @param {{title?: string, notes: string, save: (notes: string, before: string) => Promise<unknown>, onSaved: () => void}} props `before` is the text that was edited. */
-export function Notes({ title = "Notes", notes, save, onSaved }) {
+/** @param {{title?: string, notes: string, author?: string, save: (notes: string, before: string) => Promise<unknown>, onSaved: () => void}} props `before` is the text that was edited. */
+export function Notes({ title = "Notes", notes, author = "", save, onSaved }) {
   const [draft, setDraft] = useState(/** @type {string | null} */ (null));
   const [before, setBefore] = useState("");
   const [isContested, setIsContested] = useState(false);
@@ -35,6 +36,7 @@ export function Notes({ title = "Notes", notes, save, onSaved }) {
     <section class="card spaced">
       <div class="row">
         <h2>${title}</h2>
+        ${notes && html`<span class="soft">${byline(author)}</span>`}
         <span class="spread"></span>
         ${draft !== null && html`<button class="small" onClick=${() => setDraft(null)}>Cancel</button><button class="small primary" onClick=${keep}>Save</button>`}
         ${draft === null && canAct && html`<button class="small" onClick=${edit}>Edit</button>`}

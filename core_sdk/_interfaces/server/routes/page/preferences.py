@@ -16,6 +16,7 @@ from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.route import Name
 from core_sdk._interfaces.server.routes.actions import Body, Done
 from core_sdk._interfaces.server.shared_view import SharedView
+from core_sdk._workspace.actions.asker import present_asker
 
 _MAX_VIEWS = 1000
 
@@ -28,6 +29,8 @@ class SavedView(msgspec.Struct, frozen=True):
     name: Name
     query: dict[str, str]
     """The settings in its address."""
+    author: str = ""
+    """Who has saved it; the server says so, whatever is sent."""
 
 
 class Preferences(msgspec.Struct, frozen=True):
@@ -63,7 +66,8 @@ def keep(shared: SharedView, body: PreferencesBody) -> Done:
         kept = preferences(shared)
         gone = {body.forget_view, body.save_view.name if body.save_view else None}
         views = [view for view in kept.views if view.name not in gone]
-        views += [body.save_view] if body.save_view else []
+        if body.save_view:
+            views.append(msgspec.structs.replace(body.save_view, author=present_asker().name))
         if len(views) > _MAX_VIEWS:
             raise RequestError(409, "too_many_views", f"the home remembers {_MAX_VIEWS} views", "Forget one first.")
         write_atomically(home.page, msgspec.json.encode(Preferences(body.theme or kept.theme, views)))

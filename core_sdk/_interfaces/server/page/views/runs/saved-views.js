@@ -5,6 +5,7 @@ import { Dialog } from "../../parts/dialog.js";
 import { Menu } from "../../parts/menu.js";
 import { sayFailure } from "../../parts/toast.js";
 import { currentPlace, go, linkTo, usePlace } from "../../state/place.js";
+import { byline } from "../../parts/text.js";
 import { useSavedViews } from "../../state/preferences.js";
 import { isEnter, withText } from "../../parts/field.js";
 
@@ -14,7 +15,10 @@ export function SavedViews() {
   const { path, query: now } = usePlace();
   const items = [
     // A view of some trials can be used for others.
-    ...views.map(({ name, query }) => ({ label: name, onSelect: () => go(linkTo(path, { ...query, trials: now.get("trials") })) })),
+    ...views.map(({ name, query, author }) => ({
+      label: `${name} ${byline(author)}`.trim(),
+      onSelect: () => go(linkTo(path, { ...query, trials: now.get("trials") })),
+    })),
     { label: "Save this view …", onSelect: () => setIsSaving(true) },
     ...views.map(({ name }) => ({
       label: `Forget “${name}”`,
