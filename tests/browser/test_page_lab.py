@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 from browser.seeing import PATIENCE_MS, expect
 from home.journals import new_trial, record, report
 from interfaces.lab.lab_server import DAY_S, LabServer, new_lab, serving_lab, write_certificate
+from interfaces.lab.oidc_provider import CLIENT_ID, CLIENT_SECRET, ProviderOfTests
 from parts import needs
+
+from core_sdk import core
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -111,3 +115,34 @@ def test_each_browser_has_a_theme_of_its_own(server: LabServer, page: Page) -> N
 
     expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
     assert not server.lab.home("vision").page.exists()
+
+
+@needs("browser")
+def test_a_person_signs_in_at_a_provider(tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way to the provider and back ends on the page of the lab, which says what the week has brought."""
+    lab, token = new_lab(tmp_path / "lab")
+    lab.people.set_role("vision", "ada@lab.example", "writer")
+    monkeypatch.setenv("CORE_SDK_HOME", str(lab.home("vision").root))
+    with core.init(name="digits") as context:
+        context.train.report_training_metrics(1, {"loss": 0.5})
+    secret = tmp_path / "secret"
+    secret.write_text(CLIENT_SECRET)
+    secret.chmod(0o600)
+    with contextlib.closing(ProviderOfTests()) as provider:
+        oidc = [f"--oidc-issuer={provider.issuer}", f"--oidc-client-id={CLIENT_ID}", f"--oidc-secret-file={secret}"]
+        with serving_lab(lab, token, *write_certificate(tmp_path, 1), *oidc) as server:
+            page.goto(server.url)
+            page.get_by_role("link", name="Sign in").click()
+
+            expect(page.get_by_text("ada@lab.example")).to_be_visible()
+            assert page.url == f"{server.url}/"
+            page.reload()
+            page.get_by_role("link", name="1 ended").click()
+            expect(page.get_by_role("heading", name="News")).to_be_visible()
+            expect(page.get_by_text("trial 1")).to_be_visible()
+
+            page.goto(f"{server.url}/")
+            page.get_by_role("button", name="Sign out").click()
+            provider.told = {"email": "eve@lab.example"}
+            page.get_by_role("link", name="Sign in").click()
+            expect(page.get_by_text("eve@lab.example is a member of no workspace")).to_be_visible()
