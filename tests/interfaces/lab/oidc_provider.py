@@ -26,6 +26,8 @@ class ProviderOfTests:
         self.told: dict[str, Any] = {}
         """Claims in place of those that are true."""
         self.only_at_userinfo = False
+        self.takes_secret_in_body = False
+        """Whether the lab shows its secret there, and not in a header."""
         self.algorithm = "ES256"
         self.signing_key: ECKey | OctKey | None = None
         """A key that is not published."""
@@ -66,6 +68,8 @@ class ProviderOfTests:
                 ends = {"authorization": "authorize", "token": "token", "userinfo": "userinfo"}
                 answer = {f"{name}_endpoint": f"{self.issuer}/{end}" for name, end in ends.items()}
                 answer |= {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys"}
+                if self.takes_secret_in_body:
+                    answer["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
             case "/keys":
                 answer = KeySet([self.key]).as_dict(private=False)
             case "/authorize":
@@ -77,8 +81,7 @@ class ProviderOfTests:
             case "/token":
                 nonce, challenge = self._nonces.pop(query["code"][0], ("", ""))
                 found = base64.urlsafe_b64encode(hashlib.sha256(query["code_verifier"][0].encode()).digest())
-                secret = base64.b64encode(f"{CLIENT_ID}:a%20secret%3A%20with%20signs".encode()).decode()
-                if found.rstrip(b"=").decode() == challenge and request.headers["authorization"] == f"Basic {secret}":
+                if found.rstrip(b"=").decode() == challenge and self._is_lab(request, query):
                     answer = {"id_token": self._id_token(nonce), "access_token": "a", "token_type": "Bearer"}
                 else:
                     status, answer = 400, {"error": "invalid_grant"}
@@ -91,6 +94,12 @@ class ProviderOfTests:
             request.send_header("location", location)
         request.end_headers()
         request.wfile.write(content)
+
+    def _is_lab(self, request: BaseHTTPRequestHandler, query: dict[str, list[str]]) -> bool:
+        if self.takes_secret_in_body:
+            return (query["client_id"], query["client_secret"]) == ([CLIENT_ID], [CLIENT_SECRET])
+        secret = base64.b64encode(f"{CLIENT_ID}:a%20secret%3A%20with%20signs".encode()).decode()
+        return request.headers["authorization"] == f"Basic {secret}"
 
     def _id_token(self, nonce: str) -> str:
         now = int(time.time())

@@ -173,6 +173,13 @@ def test_a_token_that_the_provider_has_not_signed_is_refused(
     assert_refused(lab, signed_in(lab), 401, "does not hold")
 
 
+def test_a_provider_may_want_the_secret_in_the_body(lab: LabVisitor, provider: ProviderOfTests) -> None:
+    """The lab shows its secret in the way that the provider names."""
+    provider.takes_secret_in_body = True
+
+    assert me(lab, signed_in(lab)) == {"person": ADA, "workspaces": {"vision": "writer"}}
+
+
 def test_a_key_that_was_replaced_is_found(lab: LabVisitor, provider: ProviderOfTests) -> None:
     """After the provider has replaced its key people sign in, and what the old key signs counts no more."""
     me(lab, signed_in(lab))
