@@ -111,7 +111,7 @@ class Context(OfOneProcess):
         self.info = attempt.info
         self.distributed = distributed
         self.experimental = ExperimentalCoreContext(journal)
-        figures_s = None if is_writer or not attempt.is_home_shared else settings.figures_s
+        figures_s = None if is_writer or not journal.is_kept else settings.figures_s
         usual = None if figures_s is None else UsualFigures(journal, distributed.local_rank, figures_s)
         self.profiler = profiler = ProfilerContext(
             journal, distributed.local_rank, num_ranks=distributed.size, usual=usual

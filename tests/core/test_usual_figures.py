@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from processes import wait_for
@@ -17,8 +18,15 @@ from core_sdk import core
 from core_sdk._analysis.machine_use import read_machine_use
 from core_sdk._ground.data.waits import DataWait
 from core_sdk._home import Home, open_view
+from core_sdk._home.attempts.claiming import claim_attempt
+from core_sdk._home.attempts.definition import Definition
+from core_sdk._home.journal import RankJournal
+from core_sdk._home.storage import DirectoryStorage
 from core_sdk._interfaces.cli.trial.description import describe_trial
+from core_sdk.core._context import Context
 from core_sdk.core._profiler._flops import peak_of
+from core_sdk.core._settings import ProcessSettings
+from core_sdk.core._train import TrialLedger
 
 
 def num_records(home: Home, group: str) -> int:
@@ -128,6 +136,23 @@ def test_the_profiler_takes_the_place_of_the_usual_figures(home: Home, monkeypat
         context.profiler.off()
 
     assert num_records(home, "process") == num_records(home, "network")
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_rank_on_a_node_without_the_home_samples_what_comes_home(home: Home, tmp_path: Path, is_kept: bool) -> None:
+    """It does in a spool, whose records are brought to the home; where nobody would read them it takes no samples."""
+    attempt = claim_attempt(Home.create(home.root), None, Definition(name="spooled"), 2)
+    start = msgspec.structs.replace(attempt.start, rank=1)
+    journal = RankJournal(tmp_path / "1.rank1.journal", start, is_kept=is_kept)
+    of_rank = msgspec.structs.replace(attempt, journal=journal, start=start, alive=None, is_home_shared=False)
+    settings = ProcessSettings.given(core.PreemptMode.WorkersAskChief, core.TensorboardMode.AUTO, None, None)
+    storage = DirectoryStorage(tmp_path / "checkpoints")
+
+    with Context(of_rank, storage, core.DistributedContext(), settings, TrialLedger()) as context:
+        samples = context.profiler._usual is not None
+
+    attempt.journal.close()
+    assert samples == is_kept
 
 
 def test_figures_may_be_switched_off(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

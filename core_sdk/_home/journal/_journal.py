@@ -17,6 +17,9 @@ class Journal(ABC):
     `append` may be called from any thread; in a forked child it raises `JournalError`.
     """
 
+    is_kept = True
+    """Whether what is appended gets into a file, here or at home."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lock = threading.RLock()

@@ -36,7 +36,7 @@ class RankJournal(JournalBeside):
         self._writer = LateWriter(path, start, f"rank {start.rank}", is_continued=False)
         super().__init__(path)
         self._rank = start.rank
-        self._is_kept = is_kept
+        self.is_kept = is_kept
         self._said: set[str] = set()
 
     def append_under_lock(self, record: Record) -> None:
@@ -45,14 +45,14 @@ class RankJournal(JournalBeside):
             self._warn_once("told what is not recorded: only rank 0 records status, metadata, alerts and an early exit")
         elif not isinstance(record, _KEPT):
             return
-        elif not self._is_kept:
+        elif not self.is_kept:
             self._warn_once("keeps no reports, no progress and no figures: its node does not see the home of rank 0")
         else:
             self._writer.append(record)
 
     def keep_file(self, name: str, content: bytes) -> str:
         self.check_open()
-        if not self._is_kept:
+        if not self.is_kept:
             return ""
         with self.lock:
             return self._writer.keep_file(name, content)
