@@ -167,21 +167,21 @@ class Server:
         self._port = urlsplit(self.entrance).port
         self._process = psutil.Process(process.pid)
 
-    def open(self, path: str) -> tuple[HTTPConnection, HTTPResponse]:
+    def open(self, path: str, **headers: str) -> tuple[HTTPConnection, HTTPResponse]:
         connection = HTTPConnection("127.0.0.1", self._port, timeout=600)
-        connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
+        connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}", **headers})
         return connection, connection.getresponse()
 
-    def get(self, path: str) -> tuple[int, bytes]:
-        connection, response = self.open(path)
+    def get(self, path: str, **headers: str) -> tuple[int, bytes]:
+        connection, response = self.open(path, **headers)
         content = response.read()
         connection.close()
         if response.status != 200:
             raise ValueError(f"{path}: {content!r}")
         return response.status, content
 
-    def number(self, path: str, name: str) -> int:
-        return int(json.loads(self.get(path)[1])[name])
+    def number(self, path: str, name: str, **headers: str) -> int:
+        return int(json.loads(self.get(path, **headers)[1])[name])
 
     def rss_mb(self) -> float:
         return self._process.memory_info().rss / 2**20
@@ -192,9 +192,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(home: Path) -> Iterator[Server]:
+def serving(home: Path, *options: str) -> Iterator[Server]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "core_sdk._interfaces.cli", "ui", "--no-browser"],
+        [sys.executable, "-m", "core_sdk._interfaces.cli", "ui", "--no-browser", *options],
         env=os.environ | {"CORE_SDK_HOME": str(home.absolute())},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -4,6 +4,7 @@
     ├── HomeError                             the folder of all records
     │   ├── HomeNotWritableError
     │   ├── HomeTooNewError
+    │   ├── HomesOnlyReadError                several homes, which are read as one
     │   └── RecordDamagedError
     ├── AttemptError                          one execution of a trial's script
     │   ├── AttemptClaimedError
@@ -139,6 +140,14 @@ class HomeTooNewError(HomeError):
         super().__init__(
             f"the home {home} has format {format_found}; this Core SDK knows formats up to {format_known}. Install "
             "a newer Core SDK, or set CORE_SDK_HOME to another directory."
+        )
+
+
+class HomesOnlyReadError(HomeError):
+    def __init__(self, homes: str) -> None:
+        self.homes = homes
+        super().__init__(
+            f"the homes {homes} are read as one, where nothing can be changed: do it in the home that has the trial"
         )
 
 

@@ -177,6 +177,9 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "datasets": _module("datasets"),
     "deepspeed": _deepspeed,
     "firefox": _firefox,
+    "fuse": lambda: (
+        None if os.geteuid() == 0 and os.access("/dev/fuse", os.W_OK) else "only root can mount by /dev/fuse"
+    ),
     "gpu": _gpu,
     "grain": _module("grain"),
     "horovod": _horovod,

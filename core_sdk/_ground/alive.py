@@ -125,11 +125,13 @@ def once_free(take: Callable[[], AliveLock], within_s: float) -> AliveLock:
 
 
 def is_alive(path: Path) -> bool:
-    """Returns whether a living process holds the `AliveLock` at `path`."""
+    """Returns whether a living process holds the `AliveLock` at `path`; as far as can be told, if it is somebody's."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except PermissionError:
+        return is_perhaps_alive(path)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link or a socket, which nobody holds
             return False

@@ -55,6 +55,10 @@ class ExperimentRow(msgspec.Struct, frozen=True, kw_only=True):
     is_archived: Annotated[bool, Title("Archived", "archived")] = False
     search: SearchRecord | None = None
     """The state of a submitted experiment; None for an experiment that is only the name of trials."""
+    owner: Annotated[str, Title("Owner")] = ""
+    """Who has the files, where several homes are read as one."""
+    home: Annotated[str, Title("Home")] = ""
+    """The home that it is read from, likewise."""
 
 
 class RankRow(msgspec.Struct, frozen=True):
@@ -139,6 +143,10 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     notes_author: Annotated[str, Title("Notes by")] = ""
     """Who has changed them last; empty for those with which it began."""
     is_archived: Annotated[bool, Title("Archived", "archived")] = False
+    owner: Annotated[str, Title("Owner")] = ""
+    """Who has the files, where several homes are read as one."""
+    home: Annotated[str, Title("Home")] = ""
+    """The home that it is read from, likewise."""
 
 
 class TimeRow(msgspec.Struct, frozen=True):

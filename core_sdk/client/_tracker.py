@@ -44,8 +44,22 @@ class Tracker:
     workspace: ClassVar[str | None] = None
     """The workspace that the functions of the client ask since `login`; None: the home."""
 
-    def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
-        self.home: Home = Home.open(Environment.read().home if home is None else Path(home).expanduser().absolute())
+    _patterns: Sequence[str] = ()
+    """Those of several homes that are read as one."""
+
+    def __init__(self, home: str | os.PathLike[str] | None = None, *, homes: str | Iterable[str] | None = None) -> None:
+        """`homes` are patterns such as "/shared/*/core-sdk": all homes that match and can be read are read as one.
+
+        Nothing can be changed in these, which raises `HomesOnlyReadError`.
+        """
+        self.home: Home
+        if homes is not None:
+            from core_sdk._home.folders.gathering import gathered_home  # which a home of one's own does not need
+
+            self._patterns = [homes] if isinstance(homes, str) else list(homes)
+            self.home = gathered_home(self._patterns)
+        else:
+            self.home = Home.open(Environment.read().home if home is None else Path(home).expanduser().absolute())
 
     @classmethod
     def connected(cls, workspace: str) -> Self:
@@ -205,7 +219,7 @@ class Tracker:
         """
         from core_sdk.client._ui import Ui
 
-        return Ui(self.home.root, port)
+        return Ui(Environment.read().home if self._patterns else self.home.root, port, self._patterns)
 
     def create_model(
         self,

@@ -6,6 +6,7 @@ import atexit
 import html
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -22,9 +23,13 @@ class Ui:
     Anybody who has `url` can read the home and act in it.
     """
 
-    def __init__(self, home_root: Path, port: int | None = None) -> None:
-        """Starts the server, and blocks until it has an address. Raises `CoreSDKError`."""
+    def __init__(self, home_root: Path, port: int | None = None, homes: Sequence[str] = ()) -> None:
+        """Starts the server, and blocks until it has an address. Raises `CoreSDKError`.
+
+        `homes` are the patterns of homes that are read as one.
+        """
         options = [] if port is None else ["--port", str(port)]
+        options += [word for pattern in homes for word in ("--homes", pattern)]
         # `-P`: the user's working directory must not shadow our modules.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "core_sdk._interfaces.cli", "ui", "--no-browser", "--until-eof", *options],

@@ -56,7 +56,7 @@ def read_picture(follower: Follower) -> SearchPicture:
     rungs = experiment.rung_lengths
     trials = [
         SearchedTrial(
-            trial.trial_id,
+            follower.home.local_trial(experiment.experiment_id, trial.trial_id),
             experiment.bracket_of(trial.request_id),
             _fate(trial, rungs),
             trial.hparams,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints
 
 from core_sdk._ground.decoding import convert
+from core_sdk._home import Home
 from core_sdk._home.opening import HomeElsewhere
 from core_sdk.errors import WorkspaceError
 
@@ -46,10 +47,16 @@ class Verb(Generic[_P, _T_co]):
     """Whether a workspace asks the home that has sent the trial to do it."""
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T_co:
-        """Does it; in a workspace, by asking its server, which raises `WorkspaceError` or `WorkspaceRequestError`."""
-        if args and isinstance(args[0], HomeElsewhere):
-            answer: _T_co = self._asked(args[0], inspect.signature(self.function).bind(*args, **kwargs).arguments)
+        """Does it; in a workspace, by asking its server, which raises `WorkspaceError` or `WorkspaceRequestError`.
+
+        Raises `HomesOnlyReadError` in several homes that are read as one.
+        """
+        home = args[0] if args else None
+        if isinstance(home, HomeElsewhere):
+            answer: _T_co = self._asked(home, inspect.signature(self.function).bind(*args, **kwargs).arguments)
             return answer
+        if isinstance(home, Home) and not self.only_reads:
+            home.check_changeable()
         return self.function(*args, **kwargs)
 
     @property

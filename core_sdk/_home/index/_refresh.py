@@ -23,9 +23,12 @@ class Changes(msgspec.Struct, frozen=True):
 
     experiments: list[int]
     trials: list[int]
+    gone_experiments: list[int] = []
+    gone_trials: list[int] = []
+    """Those without a folder, which are not looked at: it may be on a disk that hangs."""
 
     def __bool__(self) -> bool:
-        return bool(self.experiments or self.trials)
+        return bool(self.experiments or self.trials or self.gone_experiments or self.gone_trials)
 
 
 def find_changes(connection: sqlite3.Connection, home: Home, *, only_open: bool = False) -> Changes:
@@ -44,7 +47,8 @@ def find_changes(connection: sqlite3.Connection, home: Home, *, only_open: bool 
         for trial_id, trial in known_trials(connection, looked_at).items()
         if trial_id in present and has_changed(home, trial_id, trial)
     }
-    return Changes(_changed_experiments(connection, home), sorted(new | changed | (known - present), reverse=True))
+    experiments, gone = _changed_experiments(connection, home)
+    return Changes(experiments, sorted(new | changed, reverse=True), gone, sorted(known - present))
 
 
 def have_changed(connection: sqlite3.Connection, home: Home, trial_ids: Collection[int]) -> bool:
@@ -59,8 +63,12 @@ def index_changes(home: Home, changes: Changes, batch: IndexTransaction, within_
     After `within_s` seconds it begins no further trial.
     """
     deadline = time.monotonic() + within_s
+    for experiment_id in changes.gone_experiments:
+        _forget_experiment(batch.connection, experiment_id)
+    for trial_id in changes.gone_trials:
+        forget_trial(batch.connection, trial_id)
     for experiment_id in changes.experiments:
-        _index_or_forget_experiment(ExperimentFolder(home.root, experiment_id), batch)
+        _index_or_forget_experiment(home.experiment_folder(experiment_id), batch)
     num_read = 0
     for num_read, trial_id in enumerate(changes.trials, start=1):
         _index_or_forget_trial(home.folder(trial_id), batch)
@@ -71,14 +79,15 @@ def index_changes(home: Home, changes: Changes, batch: IndexTransaction, within_
     return batch.finish()
 
 
-def _changed_experiments(connection: sqlite3.Connection, home: Home) -> list[int]:
+def _changed_experiments(connection: sqlite3.Connection, home: Home) -> tuple[list[int], list[int]]:
+    """Returns the experiments that are new or changed, and those that are gone."""
     known = dict(connection.execute("SELECT experiment_id, signature FROM experiment").fetchall())
     present = {
         experiment_id: _signature(ExperimentFolder(home.root, experiment_id).record_path)
         for experiment_id in home.experiment_ids()
     }
     changed = {one for one, signature in present.items() if signature is None or known.get(one) != signature}
-    return sorted(changed | (known.keys() - present.keys()))
+    return sorted(changed), sorted(known.keys() - present.keys())
 
 
 def _index_or_forget_trial(folder: TrialFolder, batch: IndexTransaction) -> None:
@@ -100,13 +109,18 @@ def _index_or_forget_experiment(folder: ExperimentFolder, batch: IndexTransactio
         pass
     except (RecordDamagedError, OSError) as error:
         batch.result.left_out[folder.record_path] = str(error)
-    batch.connection.execute("DELETE FROM experiment WHERE experiment_id = ?", (folder.experiment_id,))
+    _forget_experiment(batch.connection, folder.experiment_id)
+
+
+def _forget_experiment(connection: sqlite3.Connection, experiment_id: int) -> None:
+    connection.execute("DELETE FROM experiment WHERE experiment_id = ?", (experiment_id,))
 
 
 def _index_experiment(folder: ExperimentFolder, connection: sqlite3.Connection) -> None:
     signature = _signature(folder.record_path)  # before it is read, so that a later change is seen
     record = folder.read()
-    recorded = msgspec.json.encode({name: getattr(record, name) for name in OF_EXPERIMENT}).decode()
+    told = {name: getattr(record, name) for name in OF_EXPERIMENT} | folder.origin()
+    recorded = msgspec.json.encode(told).decode()
     metric = record.searcher_metric
     writers = (metric.name, metric.writer) if metric is not None and metric.writer else (None, None)
     found = record.name, record.is_submitted, record.search is not None, *writers

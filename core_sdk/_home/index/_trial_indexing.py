@@ -98,7 +98,7 @@ def index_trial(folder: TrialFolder, batch: IndexTransaction) -> None:
     is_young = time.time_ns() - mtime_ns < _YOUNG_NS
     record = folder.read_record()
     numbers = folder.attempts()
-    _write(batch.connection, folder.trial_id, record, len(numbers))
+    _write(batch.connection, folder, record, len(numbers))
     _index_journals(folder, _journals(folder, numbers), batch)
     _show_lowest_ranks(batch.connection, folder.trial_id)
     if len(numbers) > 1:
@@ -120,10 +120,11 @@ def forget_trial(connection: sqlite3.Connection, trial_id: int) -> None:
     connection.execute("DELETE FROM trial WHERE trial_id = ?", (trial_id,))
 
 
-def _write(connection: sqlite3.Connection, trial_id: int, record: TrialRecord, num_attempts: int) -> None:
-    recorded = msgspec.json.encode({name: getattr(record, name) for name in OF_TRIAL}).decode()
+def _write(connection: sqlite3.Connection, folder: TrialFolder, record: TrialRecord, num_attempts: int) -> None:
+    told = {name: getattr(record, name) for name in OF_TRIAL} | folder.origin()
+    recorded = msgspec.json.encode(told).decode()
     # Without a time the trial counts as changed, so that after a kill it is indexed again.
-    row = trial_id, record.experiment_id, recorded, num_attempts
+    row = folder.trial_id, record.experiment_id, recorded, num_attempts
     connection.execute("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, 0, 0, '')", row)
 
 

@@ -223,9 +223,16 @@ def _is_archived(chief: Sequence[sqlite3.Row]) -> bool:
     return bool(chief) and (chief[-1]["archived_attempt"] or -1) >= chief[0]["attempt"]
 
 
+class _IndexedExperiment(ExperimentRecord, kw_only=True):
+    """The record of an experiment, and what its folder's `origin` has told."""
+
+    owner: str = ""
+    home: str = ""
+
+
 def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> ExperimentRow:
-    record = json_decoder(ExperimentRecord)(row["recorded"])
-    told = {name: getattr(record, name) for name in OF_EXPERIMENT}
+    record = json_decoder(_IndexedExperiment)(row["recorded"])
+    told = {name: getattr(record, name) for name in (*OF_EXPERIMENT, "owner", "home")}
     told |= {"experiment_id": row["experiment_id"], "labels": tuple(record.labels)}
     state = experiment_state(set(states)) if record.search is None else record.search.state
     return ExperimentRow(**told, num_trials=len(states), state=state)

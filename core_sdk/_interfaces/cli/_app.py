@@ -70,6 +70,7 @@ class _Root(LazyGroup):
         "compare": Lazy(
             f"{_CLI}.compare:compare",
             "Show hyperparameters and last metrics of trials side by side, what differs first.",
+            reads_homes=True,
         ),
         "export": Lazy(
             f"{_CLI}.exchange.commands:export",
@@ -99,7 +100,7 @@ class _Root(LazyGroup):
             f"{_CLI}.exchange.commands:sql",
             "Ask a question in SQL over the tables experiments, trials, hparams, metrics and checkpoints.",
         ),
-        "ui": Lazy(f"{_CLI}.ui:ui", "Show the home in a web browser, until Ctrl-C."),
+        "ui": Lazy(f"{_CLI}.ui:ui", "Show the home in a web browser, until Ctrl-C.", reads_homes=True),
         "server": Lazy(
             f"{_CLI}.lab.commands:app", "A server for a lab: many homes and people at one address, with roles."
         ),

@@ -12,6 +12,9 @@ import click
 
 from core_sdk._interfaces.signatures import CONTEXT_SETTINGS, FunctionCommand, command_from, parameters_of
 
+HOMES = "core_sdk.homes"
+"""The patterns of --homes, in `click.Context.meta`."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 # Short and old names, in every group that has such a command.
 _OTHER_NAMES = {"ls": "list", "rm": "delete", "lt": "trials", "lc": "checkpoints", "list-trials": "trials",
@@ -77,6 +80,8 @@ class Lazy:
     """The help of a group, or the first paragraph of a command's."""
     cls: type[FunctionCommand] = FunctionCommand
     is_hidden: bool = False
+    reads_homes: bool = False
+    """Whether it can read several homes as one, with --homes."""
 
 
 class LazyGroup(Group):
@@ -106,7 +111,22 @@ def _load(name: str, lazy: Lazy) -> Any:
     if isinstance(loaded, click.Group):
         loaded.help = lazy.help
         return loaded
-    return command_from(loaded, name, cls=lazy.cls, hidden=lazy.is_hidden)
+    command = command_from(loaded, name, cls=lazy.cls, hidden=lazy.is_hidden)
+    if lazy.reads_homes:
+        command.params.append(_homes_option())
+    return command
+
+
+def _homes_option() -> click.Option:
+    """Returns the option that `open_home` obeys. It is read before the others, of which some name trials."""
+
+    def keep(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> None:
+        ctx.meta[HOMES] = value
+
+    told = "Read all homes that you may read of those that match, as one: '/shared/*/core-sdk'. May be repeated."
+    return click.Option(
+        ["--homes"], multiple=True, is_eager=True, expose_value=False, callback=keep, metavar="PATTERN", help=told
+    )
 
 
 def command_group(

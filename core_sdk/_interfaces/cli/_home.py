@@ -12,6 +12,7 @@ from core_sdk._ground.environment import Environment
 from core_sdk._home import Home
 from core_sdk._home.opening import HomeElsewhere
 from core_sdk._home.rows import TrialRow
+from core_sdk._interfaces.cli._group import HOMES
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.text import printable
 from core_sdk.errors import SlurmError
@@ -25,10 +26,17 @@ def make_home() -> Home:
 
 
 def open_home() -> Home:
-    """Returns the home, or the workspace of `--workspace`. One that does not exist is empty. Raises `HomeTooNewError`.
+    """Returns the home, the homes of `--homes`, or the workspace of `--workspace`. Raises `HomeTooNewError`.
+
+    One that does not exist is empty.
 
     If the master was killed and is still needed, it is started again.
     """
+    context = click.get_current_context(silent=True)
+    if context is not None and (patterns := context.meta.get(HOMES)):
+        from core_sdk._home.folders.gathering import gathered_home  # which other commands do not need
+
+        return gathered_home(patterns)
     if named := workspace():
         from core_sdk._workspace.asking import home_of_workspace  # requests, which other commands do not need
 
@@ -48,7 +56,7 @@ def in_home(home: Home) -> str:
     """Returns the words that say which home has none of what was asked for, since its path may be mistyped."""
     if isinstance(home, HomeElsewhere):
         return f"in the workspace {printable(home.address)}"
-    return f"in the home {printable(str(home.root))}"
+    return f"in the home {printable(home.location)}"
 
 
 def hear_of_slurm(home: Home, rows: Iterable[TrialRow]) -> bool:
@@ -57,7 +65,7 @@ def hear_of_slurm(home: Home, rows: Iterable[TrialRow]) -> bool:
     Returns whether there is one. Slurm is asked only if a trial waits there.
     """
     waiting = [row.trial_id for row in rows if row.state == "QUEUED" and row.try_id is None]
-    if waiting and not isinstance(home, HomeElsewhere):
+    if waiting and not isinstance(home, HomeElsewhere) and not home.is_gathered:
         from core_sdk._execution.slurm.following import waiting_jobs  # what few homes need
 
         with contextlib.suppress(SlurmError):  # it is not to be asked here, or not now

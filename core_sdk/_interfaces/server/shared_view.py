@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
@@ -117,6 +118,8 @@ class SharedView:
         """The progress of the first look; None once it has ended."""
         self._read_before = Reading()
         self._first_part = threading.Event()
+        self._is_indexed = False
+        """Whether the first look has read all journals; it then reads the index."""
         self._is_closing = False
         self._was_there = self._is_gone = False
         self._first_look = threading.Thread(target=self._look_first, name="core-sdk-first-look", daemon=True)
@@ -353,13 +356,17 @@ class SharedView:
             if self._opened is None:
                 view = open_view(self.home, self._hear_progress, self.media, reads=False)
                 self._opened = self._stack.enter_context(view)
-            is_whole = True
             if within_s is None:
                 self._opened.refresh(only_open=not is_full)
-            else:
-                is_whole = self._opened.refresh_part(within_s)
+            elif not self._is_indexed:
+                self._is_indexed = self._opened.refresh_part(within_s)
             marks = self._opened.marks()
-        trials = self._read_trials(marks.trials)
+        trials, unread = self._read_trials(marks.trials, math.inf if within_s is None else within_s)
+        is_whole = not unread and (within_s is None or self._is_indexed)
+        if unread:
+            marks = Marks({one: mark for one, mark in marks.trials.items() if one not in unread}, marks.experiments)
+        if self.reading is not None and self._is_indexed:
+            self.reading = Reading(len(trials), len(marks.trials) + len(unread), self.reading.num_points)
         touched = _differing(self._snapshot.trials, trials)
         experiments = self._read_experiments(trials, touched, marks.experiments)
         self._tell(trials, touched, experiments, marks.trials)
@@ -373,8 +380,8 @@ class SharedView:
             self._next_full_look = end + max(_FULL_LOOK_S, 10 * (end - start))
         return is_whole
 
-    def _read_trials(self, marks: Mapping[int, str]) -> Mapping[int, Facts]:
-        """Returns the facts of all trials.
+    def _read_trials(self, marks: Mapping[int, str], within_s: float) -> tuple[Mapping[int, Facts], Set[int]]:
+        """Returns the facts of all trials, and the oldest ones that are left unread, if it takes more than `within_s`.
 
         The facts of a trial stay the same object unless they are read again, as does the mapping if none are.
         """
@@ -384,18 +391,19 @@ class SharedView:
         doubtful |= {trial_id for trial_id, mark in marks.items() if self._marks.trials.get(trial_id) != mark}
         doubtful |= marks.keys() - known.keys()
         if not doubtful and len(marks) == len(known):
-            return known
-        read = {one.row.trial_id: one for one in self._read_facts(sorted(doubtful))}
-        return {one: read.get(one) or known[one] for one in marks if one in read or one in known}
+            return known, set()
+        unread, read = sorted(doubtful), dict[int, Facts]()
+        deadline = time.monotonic() + within_s
+        while unread and (not read or time.monotonic() < deadline):
+            read |= {one.row.trial_id: one for one in self._read_facts(unread[-_TRIALS_AT_ONCE:])}
+            del unread[-_TRIALS_AT_ONCE:]
+        return {one: read.get(one) or known[one] for one in marks if one in read or one in known}, set(unread)
 
-    def _read_facts(self, trial_ids: Sequence[int]) -> Iterator[Facts]:
-        for start in range(0, len(trial_ids), _TRIALS_AT_ONCE):
-            part = trial_ids[start : start + _TRIALS_AT_ONCE]
-            with self._lock:
-                figures = self._view.figures(part)
-                rows = self._view.trials(trial_ids=part)
-            for row in rows:
-                yield facts(row, figures.get(row.trial_id, {}))
+    def _read_facts(self, trial_ids: Sequence[int]) -> list[Facts]:
+        with self._lock:
+            figures = self._view.figures(trial_ids)
+            rows = self._view.trials(trial_ids=trial_ids)
+        return [facts(row, figures.get(row.trial_id, {})) for row in rows]
 
     def _read_experiments(
         self, trials: Mapping[int, Facts], touched: Set[int], marks: Mapping[int, str]

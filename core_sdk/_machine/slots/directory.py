@@ -17,7 +17,7 @@ from typing import Annotated
 
 import msgspec
 
-from core_sdk._ground.alive import AliveLock, is_alive, is_perhaps_alive
+from core_sdk._ground.alive import AliveLock, is_alive
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.environment import slot_directory
 from core_sdk._ground.files import opened_regular, write_whole
@@ -94,7 +94,7 @@ class SlotDirectory:
         """Returns the ticket; None if its processes are gone."""
         left: Sequence[int] = ()
         try:
-            if not _is_locked(path) and not (left := _left_of(path)):
+            if not is_alive(path) and not (left := _left_of(path)):
                 return None
             content, status = _read_bounded(path)
             record = json_decoder(TicketRecord)(content)
@@ -140,7 +140,7 @@ class SlotDirectory:
         """
         number = 1
         for path in self._paths():
-            if _is_locked(path) or _left_of(path):
+            if is_alive(path) or _left_of(path):
                 number = max(number, int(path.stem) + 1)
                 continue
             with contextlib.suppress(OSError):
@@ -371,13 +371,6 @@ def _read_trial(ticket: Path) -> TicketTrial | None:
     with contextlib.suppress(OSError, ValueError, RecursionError):  # another user's, above all
         return json_decoder(TicketTrial)(_read_bounded(ticket.with_suffix(".trial"))[0])
     return None
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        return is_alive(path)
-    except PermissionError:
-        return is_perhaps_alive(path)
 
 
 def _read_bounded(path: Path) -> tuple[bytes, os.stat_result]:

@@ -12,15 +12,15 @@ _TRIAL = "core_sdk._interfaces.cli.trial"
 
 class _Trial(LazyGroup):
     lazy: ClassVar = {
-        "list": Lazy(f"{_TRIAL}.looking:list_trials"),
-        "describe": Lazy(f"{_TRIAL}.looking:describe"),
-        "metrics": Lazy(f"{_TRIAL}.reports:metrics"),
-        "time": Lazy(f"{_TRIAL}.time_ledger:trial_time"),
-        "media": Lazy(f"{_TRIAL}.media:media"),
-        "plot": Lazy(f"{_TRIAL}.plot:plot"),
-        "logs": Lazy(f"{_TRIAL}.logs:logs"),
+        "list": Lazy(f"{_TRIAL}.looking:list_trials", reads_homes=True),
+        "describe": Lazy(f"{_TRIAL}.looking:describe", reads_homes=True),
+        "metrics": Lazy(f"{_TRIAL}.reports:metrics", reads_homes=True),
+        "time": Lazy(f"{_TRIAL}.time_ledger:trial_time", reads_homes=True),
+        "media": Lazy(f"{_TRIAL}.media:media", reads_homes=True),
+        "plot": Lazy(f"{_TRIAL}.plot:plot", reads_homes=True),
+        "logs": Lazy(f"{_TRIAL}.logs:logs", reads_homes=True),
         "download": Lazy(f"{_TRIAL}.looking:download"),
-        "tensorboard": Lazy(f"{_TRIAL}.looking:tensorboard"),
+        "tensorboard": Lazy(f"{_TRIAL}.looking:tensorboard", reads_homes=True),
         "profile": Lazy(f"{_TRIAL}.profiling:profile"),
         "pause": Lazy(f"{_TRIAL}.steering:pause"),
         "kill": Lazy(f"{_TRIAL}.steering:kill"),

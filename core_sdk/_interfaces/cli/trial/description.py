@@ -36,8 +36,10 @@ def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str,
             [alert for alert in view.alerts(trial_id) if not alert.is_superseded][-_NUM_ALERTS:],
             view.media(trial_id, rank="all", superseded=True),
         )
-        # The storage of a workspace's trial may be a path of another machine.
-        forecast = None if isinstance(home, HomeElsewhere) else read_storage_forecast(view, trial_id)
+        # The storage of a workspace's trial may be a path of another machine, and somebody else's is not ours to clear.
+        forecast = (
+            None if isinstance(home, HomeElsewhere) or home.is_gathered else read_storage_forecast(view, trial_id)
+        )
         use = read_machine_use(view, trial_id)
     freed = _freed_by_policy(home) if forecast is not None and forecast.full is not None else 0
     command = failure = None

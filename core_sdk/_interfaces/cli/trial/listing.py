@@ -129,7 +129,13 @@ def _asked_for(names: Sequence[str], found: Sequence[Facts], *, with_groups: boo
 
 def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: bool) -> tuple[list[Column[Facts]], int]:
     """Returns the columns of a table, and how many more names there are."""
-    first = ["id", *(["experiment"] if names_experiment else []), "state", "steps"]
+    first = [
+        "id",
+        *(["owner"] if any(one.row.owner for one in found) else []),
+        *(["experiment"] if names_experiment else []),
+        "state",
+        "steps",
+    ]
     if any(one.row.name != generated_name(one.row.trial_id, one.row.created) for one in found):
         first.append("name")
     last = ["reason", "started", "label"]

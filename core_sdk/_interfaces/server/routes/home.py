@@ -36,7 +36,7 @@ def home(shared: SharedView) -> HomeAnswer:
     snapshot = shared.snapshot() if reading is None else Snapshot()
     rows = [one.row for one in snapshot.trials.values()]
     return HomeAnswer(
-        location=str(shared.home.root),
+        location=shared.home.location,
         version=__version__,
         num_trials=len(rows),
         num_experiments=len(snapshot.experiments),

@@ -1,0 +1,220 @@
+"""The homes of several people, read as one."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from home.journals import append, lines, new_trial, record, report, started, stored, vary
+from parts import needs
+
+from core_sdk._execution.steering import trials as verbs
+from core_sdk._ground.alive import AliveLock
+from core_sdk._ground.records import FORMAT, MANIFEST_NAME, HomeRecord, encode_file
+from core_sdk._home import Home, open_view
+from core_sdk._home.folders.gathering import GatheredHome, gathered_home
+from core_sdk._home.rows import TrialRow
+from core_sdk.client import Tracker
+from core_sdk.errors import HomeNotWritableError, HomesOnlyReadError
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a lab with the homes of ada and bob, each with two trials. The reader has a home elsewhere."""
+    monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "own"))
+    for name, time_s in (("ada", 100), ("bob", 200)):
+        home = Home(tmp_path / "lab" / name / "core-sdk")
+        for number in (1, 2):
+            folder = new_trial(home, lr=0.1 * number)
+            record(folder, report(1, loss=0.5 / number), stored(f"{name}-{number}", 1, storage="home:checkpoints"))
+            (home.checkpoints / f"{name}-{number}").mkdir()
+            (home.checkpoints / f"{name}-{number}" / MANIFEST_NAME).write_text("{}")
+            os.utime(folder.path, (time_s + number, time_s + number))
+        vary(home.folder(2), 1, "smaller is better")
+        os.utime(home.folder(2).path, (time_s + 2, time_s + 2))
+    return tmp_path / "lab"
+
+
+def pattern(lab: Path) -> list[str]:
+    return [str(lab / "*" / "core-sdk")]
+
+
+def rows(lab: Path) -> list[TrialRow]:
+    with open_view(gathered_home(pattern(lab))) as view:
+        return view.trials()
+
+
+def whose(found: list[TrialRow]) -> dict[int, str]:
+    """Returns the home of each trial, by the trial's number."""
+    return {row.trial_id: Path(row.home).parent.name for row in found}
+
+
+def contents(directory: Path) -> dict[str, tuple[int, int, int]]:
+    """Returns all that a write into the directory would change."""
+    states = ((str(path), path.lstat()) for path in [directory, *directory.rglob("*")])
+    return {name: (state.st_ino, state.st_size, state.st_mtime_ns) for name, state in states}
+
+
+def test_trials_have_numbers_and_bonds_of_their_own(lab: Path) -> None:
+    """Trials come with their home, and with numbers in the order of their times; what they name is numbered, too."""
+    before = contents(lab)
+
+    found = rows(lab)
+
+    assert whose(found) == {1: "ada", 2: "ada", 3: "bob", 4: "bob"}
+    assert [row.parent for row in found] == [None, 1, None, 3]
+    assert [row.experiment_id for row in found] == [1, 1, 2, 2]
+    assert [row.experiment_name for row in found] == ["digits"] * 4
+    assert [row.latest_checkpoint for row in found] == ["ada-1", "ada-2", "bob-1", "bob-2"]
+    assert {row.owner for row in found} == {lab.owner()}
+    assert contents(lab) == before
+    with open_view(Home.open(lab / "bob" / "core-sdk")) as view:
+        assert [row.name for row in found[2:]] == [row.name for row in view.trials()]
+    assert (lab.parent / "own").stat().st_mode & 0o77 == 0
+    with open_view(gathered_home(pattern(lab))) as view:
+        assert {row.storage for row in view.checkpoints(trial_id=3)} == {f"file://{lab}/bob/core-sdk/checkpoints"}
+        assert [Path(row.home).parent.name for row in view.experiments()] == ["ada", "bob"]
+
+
+def test_a_number_is_never_used_again(lab: Path) -> None:
+    """What is deleted or gone leaves its number free for ever, also for a reader that starts anew."""
+    rows(lab)
+    Home(lab / "ada" / "core-sdk").folder(2).clear()
+    shutil.rmtree(lab / "bob")
+
+    assert whose(rows(lab)) == {1: "ada"}
+
+    new_trial(Home(lab / "eve" / "core-sdk"))
+    new_trial(Home(lab / "ada" / "core-sdk"))
+    assert whose(rows(lab)) in ({1: "ada", 5: "eve", 6: "ada"}, {1: "ada", 5: "ada", 6: "eve"})
+
+
+def test_a_running_trial_is_followed(lab: Path) -> None:
+    """An open view sees what a trial reports, that it lives, a trial that begins, and the end."""
+    home = Home(lab / "ada" / "core-sdk")
+    with open_view(gathered_home(pattern(lab))) as view:
+        folder = new_trial(home)
+        append(folder, 1, lines(started(folder), report(1, loss=2.0)))
+        lock = AliveLock(folder.alive_path(1))
+        view.refresh()
+        begun = view.trial(5)
+        append(folder, 1, lines(report(2, loss=1.0)))
+        view.refresh(only_open=True)
+        trained = view.trial(5)
+        lock.release()
+        folder.alive_path(1).unlink()
+        ended = view.trial(5)
+
+    assert (begun.state, begun.steps_completed) == ("ACTIVE", 1)
+    assert (trained.state, trained.steps_completed) == ("ACTIVE", 2)
+    assert ended.state == "ERROR"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (encode_file(HomeRecord(format=FORMAT + 1, sdk_version="9")), "newer version"),
+        (b"{", ""),
+    ],
+    ids=["of a newer version", "damaged"],
+)
+def test_a_home_that_cannot_be_read_is_left_out_and_named(lab: Path, content: bytes, reason: str) -> None:
+    """Others are shown; the home is there again once it can be read."""
+    record_path = Home(lab / "bob" / "core-sdk").record
+    sound = record_path.read_bytes()
+    record_path.write_bytes(content)
+
+    with open_view(gathered_home(pattern(lab))) as view:
+        assert whose(view.trials()) == {1: "ada", 2: "ada"}
+        (told,) = view.left_out()
+        assert told.startswith(f"{lab}/bob/core-sdk: ") and reason in told
+        record_path.write_bytes(sound)
+        view.refresh()
+        assert whose(view.trials()) == {1: "ada", 2: "ada", 3: "bob", 4: "bob"}
+        assert view.left_out() == []
+
+
+def test_a_damaged_trial_is_named_by_its_own_path(lab: Path) -> None:
+    """The record that cannot be read is named as its owner knows it."""
+    path = Home(lab / "bob" / "core-sdk").folder(1).path
+    (path / "trial.json").write_bytes(b"{")
+
+    with open_view(gathered_home(pattern(lab))) as view:
+        assert len(view.trials()) == 3
+        assert view.left_out() == [str(path)]
+
+
+@contextlib.contextmanager
+def hanging(directory: Path) -> Iterator[None]:
+    """Within the block, whoever looks into the directory waits, as for a file server that has died."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    daemon = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={daemon},rootmode=40000,user_id=0,group_id=0,allow_other"
+    assert libc.mount(b"test", bytes(directory), b"fuse", 0, options.encode()) == 0
+    try:
+        yield
+    finally:
+        os.close(daemon)
+        libc.umount2(bytes(directory), 2)  # MNT_DETACH
+
+
+@needs("fuse")
+def test_a_home_that_hangs_is_left_out_and_named(lab: Path) -> None:
+    """The other homes are shown, at the first look and when it begins to hang later, and it comes back."""
+    gathered = gathered_home(pattern(lab))
+    with hanging(lab / "bob"), open_view(gathered) as view:
+        assert whose(view.trials()) == {1: "ada", 2: "ada"}
+        assert view.left_out() == [f"{lab}/bob/core-sdk: it does not answer within 1 s"]
+        view.refresh()
+        assert len(view.trials()) == 2
+
+    with open_view(gathered) as view:
+        view.refresh()  # the look that hung has failed, and the next one has found it
+        assert len(view.trials()) == 4
+        with hanging(lab / "ada"):
+            view.refresh()
+            assert whose(view.trials()) == {3: "bob", 4: "bob"}
+
+
+def test_nothing_can_be_changed(lab: Path) -> None:
+    """Verbs, new homes and new experiments are refused there, and leave the homes as they are."""
+    tracker = Tracker(homes=pattern(lab))
+    trial = tracker.get_trial(3)
+    before = contents(lab)
+
+    with pytest.raises(HomesOnlyReadError, match="nothing can be changed"):
+        trial.set_notes("mine")
+    with pytest.raises(HomesOnlyReadError):
+        verbs.kill(tracker.home, 3, by="test")
+    with pytest.raises(HomeNotWritableError):
+        Home.create(tracker.home.root)
+    with pytest.raises(HomeNotWritableError):
+        tracker.begin_study("study", "loss")
+
+    assert contents(lab) == before
+
+
+def test_the_client_reads_homes_as_one(lab: Path) -> None:
+    """`Tracker(homes=…)` finds trials of all homes, and their metrics."""
+    tracker = Tracker(homes=str(lab / "*" / "core-sdk"))
+
+    assert [trial.id for trial in tracker.list_trials()] == [1, 2, 3, 4]
+    found = [metrics.metrics for metrics in tracker.iter_trials_metrics([2, 3], "training")]
+    assert found == [{"loss": 0.25}, {"loss": 0.5}]
+
+
+def test_several_readers_give_the_same_numbers(lab: Path) -> None:
+    """Two views that find the same trial at the same time give it one number."""
+    first, second = (GatheredHome(lab.parent / "own", pattern(lab)) for _ in range(2))
+    with open_view(first) as one, open_view(second) as other:
+        for name in ("ada", "bob", "ada"):
+            new_trial(Home(lab / name / "core-sdk"))
+            one.refresh()
+        other.refresh()
+        assert whose(one.trials()) == whose(other.trials())
+        assert sorted(whose(one.trials())) == [1, 2, 3, 4, 5, 6, 7]
