@@ -129,6 +129,8 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     """The first trial of the try to which it belongs."""
     author: Annotated[str, Title("Author")] = ""
     """Who has tried it."""
+    host: Annotated[str, Title("Host")] = ""
+    """The machine on which its newest attempt has begun."""
     code: CodeRecord | None = None
     """The code of a try."""
     num_seeds: int = 0

@@ -59,6 +59,6 @@ def connect(workspace: str) -> Tracker:
     """Returns a tracker of a workspace on a server, by its address or by the name of a login of `core-sdk login`.
 
     Its trials, metrics, checkpoints and comparisons are asked of the server, each as of its own moment. What needs the
-    files of a home, such as logs, raises `WorkspaceError`. Raises `UnknownWorkspaceError`.
+    files of a home, such as code, raises `WorkspaceError`. Raises `UnknownWorkspaceError`.
     """
     return Tracker.connected(workspace)

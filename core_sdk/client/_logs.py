@@ -11,6 +11,7 @@ from core_sdk._home import Home
 from core_sdk._home.logs.levels import LevelReader
 from core_sdk._home.logs.ranks import check_rank_ids
 from core_sdk._home.logs.stream import LineCutter, LogReader
+from core_sdk._home.opening import HomeElsewhere
 
 
 class LogLevel(enum.Enum):
@@ -43,6 +44,9 @@ def log_lines(
             raise ValueError(f"{name} is {count}; it must be at least 0")
     if rank_ids is not None:
         check_rank_ids(rank_ids)
+    if isinstance(home, HomeElsewhere):
+        afar = filter(wanted, _lines_afar(home, trial_id, follow=follow, rank_ids=rank_ids or ()))
+        return islice(afar, head) if tail is None or follow else iter(deque(afar, maxlen=tail))
     reader = LogReader(home, trial_id, ranks=rank_ids or ())
     reader.attempts()  # raises at once if the trial does not exist
     cutter = LineCutter()
@@ -54,6 +58,17 @@ def log_lines(
     if follow:
         return chain(deque(present, maxlen=tail), later, rest)
     return iter(deque(chain(present, rest), maxlen=tail))
+
+
+def _lines_afar(home: HomeElsewhere, trial_id: int, *, follow: bool, rank_ids: Collection[int]) -> Iterator[str]:
+    """Yields the lines of a trial of a workspace."""
+    from core_sdk._workspace.logs import OutputAfar  # requests, which other calls do not need
+
+    output = OutputAfar(home.address, trial_id, ranks=rank_ids)
+    kept = [row.attempt for row in output.attempts()]
+    for attempt in kept:
+        for line in output.read(attempt, follow=follow and attempt == kept[-1]):
+            yield line.shown(with_rank=len(rank_ids) != 1) + "\n"
 
 
 def _text(line: bytes) -> str:

@@ -158,6 +158,7 @@ def _trial_row(
         state=state,
         reason=with_losses(masked_text(reason), num_dropped, _newest(attempts, "drop_reason") or ""),
         ended=None if state in ("ACTIVE", "QUEUED") or not chief else _ended(chief[0]),
+        host=_newest(chief, "host") or "",
         num_attempts=row["num_attempts"],
         steps_completed=row["steps_completed"],
         latest_checkpoint=latest.get(row["trial_id"]),

@@ -46,6 +46,9 @@ class LogLine:
     is_cut: bool = False
     """A longer line is shown up to its 65,536th byte."""
 
+    def shown(self, *, with_rank: bool) -> str:
+        return f"[rank={self.rank}] {self.text}" if with_rank and self.rank is not None else self.text
+
 
 @dataclass(frozen=True)
 class LogPage:
@@ -54,6 +57,8 @@ class LogPage:
     """The number in the whole output as of now."""
     next_line: int | None
     """The place from which to read on; None at the end of what is there."""
+    is_last_whole: bool = True
+    """Whether the last line in the whole output ends with a newline, so that nothing is added to it."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +123,9 @@ class LogLines:
             if wanted.is_everything or wanted.holds(line):
                 found.append(line)
             if len(found) == limit or num_read > _SCAN_BYTES:
-                return LogPage(tuple(found), self.num_lines, number + 1 if number + 1 < self.num_lines else None)
-        return LogPage(tuple(found), self.num_lines, None)
+                next_line = number + 1 if number + 1 < self.num_lines else None
+                return LogPage(tuple(found), self.num_lines, next_line, self._ends_with_newline)
+        return LogPage(tuple(found), self.num_lines, None, self._ends_with_newline)
 
     def read_last(self, limit: int, wanted: LogFilter) -> list[LogLine]:
         """Returns the last `limit` of the wanted lines. What stands before them is counted, but not looked at."""

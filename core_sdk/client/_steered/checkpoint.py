@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from core_sdk._execution.steering import checkpoints
 from core_sdk._ground.importing import needing_torch
 from core_sdk._home import open_view
+from core_sdk._home.opening import HomeElsewhere
 from core_sdk._home.rows import CheckpointRow
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._notebook import Shown
@@ -80,6 +81,11 @@ class SteeredCheckpoint(Shown[CheckpointRow]):
         """
         DownloadMode(mode)  # raises ValueError for an unknown mode
         directory = Path("checkpoints", self.uuid) if path is None else Path(path)
+        if isinstance(self._home, HomeElsewhere):
+            from core_sdk._workspace.checkpoints import download_checkpoint  # requests, which other calls do not need
+
+            download_checkpoint(self._home.address, self.uuid, self.resources, directory)
+            return str(directory)
         from core_sdk._home.storage import storage_from_url  # imported here, since most calls do not need it
 
         with contextlib.closing(storage_from_url(self.storage)) as storage:

@@ -15,7 +15,7 @@ from core_sdk._home.finding.best import checkpoints_best_first
 from core_sdk._home.rows import CheckpointRow
 from core_sdk._interfaces.cli._arguments import Force, Since, Yes
 from core_sdk._interfaces.cli._group import command_group
-from core_sdk._interfaces.cli._home import in_home, open_home
+from core_sdk._interfaces.cli._home import in_home, open_home, workspace
 from core_sdk._interfaces.cli._ids import OfExperiment, OfTrial, StorageId, StorageIds
 from core_sdk._interfaces.cli.checkpoint import gc, verify
 from core_sdk._interfaces.cli.checkpoint.export import export
@@ -161,7 +161,8 @@ def download(
         raise click.BadParameter("give the directory once")
     from core_sdk.client import Tracker  # slow to import
 
-    click.echo(Tracker().get_checkpoint(storage_id).download(directory or output))
+    tracker = Tracker.connected(named) if (named := workspace()) else Tracker()
+    click.echo(tracker.get_checkpoint(storage_id).download(directory or output))
 
 
 @app.command()

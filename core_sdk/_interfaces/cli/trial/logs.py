@@ -16,8 +16,9 @@ from core_sdk._home.attempts.running import attempt_rows
 from core_sdk._home.logs.levels import LEVELS, LogLevel
 from core_sdk._home.logs.lines import LogFilter, LogLine, LogLines, overwritten
 from core_sdk._home.logs.stream import LogReader
+from core_sdk._home.opening import HomeElsewhere
 from core_sdk._interfaces.cli._arguments import FollowOutput
-from core_sdk._interfaces.cli._home import open_home
+from core_sdk._interfaces.cli._home import in_home, open_home
 from core_sdk._interfaces.cli._ids import TrialId
 from core_sdk._interfaces.render.output import output_writer
 from core_sdk._interfaces.signatures import Option
@@ -63,6 +64,12 @@ def logs(
     if level is not None and level.upper() not in LEVELS:
         raise click.BadParameter(f"{level!r} is none of {', '.join(LEVELS)}", param_hint="--level")
     home, ranks = open_home(), rank or []
+    if isinstance(home, HomeElsewhere):
+        lines = _lines_afar(home, trial_id, attempt, ranks, cast(LogLevel, (level or "DEBUG").upper()), tail, follow)
+        write = output_writer()
+        for one, line in itertools.islice(lines, head):
+            write(_as_json(one, line) if as_json else _as_text(line, with_rank=len(ranks) != 1))
+        return
     known = [row.attempt for row in attempt_rows(home.trial(trial_id))]
     if attempt is not None and attempt not in known:
         raise NotRecordedError(f"trial {trial_id} has no attempt {attempt}", "Its attempts", known)
@@ -108,8 +115,30 @@ def _lines(
             next_line = page.next_line
 
 
-def _as_text(line: LogLine) -> bytes:
-    return f"{line.text}\n".encode("utf-8", "surrogateescape")
+def _lines_afar(
+    home: HomeElsewhere,
+    trial_id: int,
+    attempt: int | None,
+    ranks: Collection[int],
+    level: LogLevel,
+    tail: int | None,
+    follow: bool,
+) -> Iterator[tuple[int, LogLine]]:
+    """Yields the wanted lines of a trial of a workspace, each with its attempt."""
+    from core_sdk._workspace.logs import OutputAfar  # requests, which other commands do not need
+
+    output = OutputAfar(home.address, trial_id, ranks=ranks, level=level)
+    kept = [row.attempt for row in output.attempts() if attempt in (None, row.attempt)]
+    if not kept:
+        raise CoreSDKError(f"no output of trial {trial_id} is {in_home(home)}")
+    for one in kept if tail is None else kept[-1:]:
+        goes_on = follow and one == kept[-1]
+        found = output.read(one, -(tail or 0), follow=goes_on) if tail is None or goes_on else output.last(one, tail)
+        yield from ((one, line) for line in found)
+
+
+def _as_text(line: LogLine, *, with_rank: bool = False) -> bytes:
+    return f"{line.shown(with_rank=with_rank)}\n".encode("utf-8", "surrogateescape")
 
 
 def _as_json(attempt: int, line: LogLine) -> bytes:
