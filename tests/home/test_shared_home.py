@@ -8,11 +8,12 @@ import stat
 import sys
 from pathlib import Path
 
-from home.journals import new_trial, record, report
+from home.journals import append, lines, new_trial, record, report, started
 from interfaces.cli.commands import run_cli
 from parts import needs
 from users import ADA, BOB, EVE, LAB, of_user, place, run_as  # noqa: F401
 
+from core_sdk._ground.alive import AliveLock
 from core_sdk._home import Home
 from core_sdk._home.folders import sharing
 
@@ -156,3 +157,44 @@ def test_what_is_shared_stays_so_whatever_the_umask(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.record_path.stat().st_mode) == 0o640
     assert stat.S_IMODE((home.root / "reserve").stat().st_mode) == 0o600
     assert sharing.closed_above(home) is not None
+
+
+@needs("other users")
+def test_a_colleague_reads_and_follows_a_shared_home(place: Path) -> None:  # noqa: F811
+    """A user of the group lists the trials of a shared home while one runs, and leaves no trace there."""
+    ada, eve = home_of(ADA, place / "ada"), home_of(EVE, place / "eve")
+    sharing.share(ada, LAB)
+    train(ada, place)
+    train(eve, place)
+    running = new_trial(ada)
+    append(running, 1, lines(started(running), report(1, loss=0.5)))
+    lock = AliveLock(running.alive_path(1))
+    running.journal_path(1).chmod(0o640)
+    for path in (running.path, *running.path.iterdir()):
+        os.chown(path, ADA, LAB)
+    before = {path: path.lstat() for path in ada.root.rglob("*")}
+    of_user(place / "bob", BOB)
+
+    commands = [
+        ["trial", "list", "--homes", f"{place}/*/core-sdk", "--fields", "trial_id,state,owner,home,latest_checkpoint"],
+        ["trial", "list", "--homes", f"{place}/*/core-sdk", "--where", f"owner='{ADA}' and state=ACTIVE", "-q"],
+        ["trial", "metrics", "1", "--homes", f"{place}/*/core-sdk"],
+        ["trial", "logs", "1", "--homes", f"{place}/*/core-sdk"],
+        ["trial", "describe", "2", "--homes", f"{place}/*/core-sdk"],
+    ]
+    results = run_as(BOB, place / "bob" / "core-sdk", *commands)
+    lock.release()
+
+    assert [(status, errors) for status, _, errors in results] == [(0, "")] * len(commands)
+    listed = json.loads(results[0][1])
+    assert [(row["state"], row["owner"], row["home"]) for row in listed] == [
+        ("COMPLETED", str(ADA), str(ada.root)),
+        ("ACTIVE", str(ADA), str(ada.root)),
+    ]
+    assert listed[0]["latest_checkpoint"] is not None
+    assert results[1][1] == "2\n"
+    for path, state in before.items():
+        now = path.lstat()
+        assert (now.st_mtime_ns, now.st_ctime_ns, now.st_size) == (state.st_mtime_ns, state.st_ctime_ns, state.st_size)
+    assert set(ada.root.rglob("*")) == before.keys()
+    assert {path.lstat().st_uid for path in (place / "bob").rglob("*")} == {BOB}

@@ -209,6 +209,7 @@ test("the table begins with what most trials have", () => {
 
   assert.deepEqual(standardColumns(known), ["id", "name", "experiment", "state", "steps", "common", "rare", "lr", "started", "duration", "label"]);
   assert.deepEqual(standardColumns(known, true).slice(0, 4), ["id", "state", "common", "lr"]);
+  assert.deepEqual(standardColumns([...known, column("field", "owner")]).slice(0, 3), ["id", "owner", "name"]);
 });
 
 test("hyperparameters in which trials differ come before constants", () => {

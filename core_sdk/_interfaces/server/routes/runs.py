@@ -55,6 +55,7 @@ _FIELDS = {
     **{name: (field.title, _TYPES[field.kind]) for name, field in titled(TrialRow).items() if field.kind in _TYPES},
     "duration": ("Duration", "number"),
 }
+_OF_SEVERAL_HOMES = ("owner", "home")
 
 
 class ColumnsQuery(Query, frozen=True):
@@ -153,7 +154,11 @@ def columns(shared: SharedView, query: ColumnsQuery) -> ColumnsAnswer:
     metric = common_metric(found, map(shared.searcher_metric, experiment_ids))
     return ColumnsAnswer(
         columns=[
-            *(ColumnAnswer(name, "field", kind, len(found), title=title) for name, (title, kind) in _FIELDS.items()),
+            *(
+                ColumnAnswer(name, "field", kind, len(found), title=title)
+                for name, (title, kind) in _FIELDS.items()
+                if shared.home.is_gathered or name not in _OF_SEVERAL_HOMES
+            ),
             *sorted(page, key=lambda column: column.kind),
         ],
         labels=sorted(label for label, _ in labels.most_common(MOST_LABELS)),

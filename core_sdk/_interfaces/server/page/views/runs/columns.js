@@ -63,7 +63,10 @@ export function standardColumns(known, isNarrow = false) {
       .slice(0, NUM_OF_A_KIND)
       .map(({ name }) => name);
   const [metrics, hyperparameters] = [some("metric"), some("hyperparameter")];
-  const first = isNarrow ? ["id", "state", ...metrics.slice(0, 1), ...hyperparameters, "name", "experiment"] : ["id", "name", "experiment", "state"];
+  const owner = known.filter(({ kind, name }) => kind === "field" && name === "owner").map(({ name }) => name);
+  const first = isNarrow
+    ? ["id", "state", ...owner, ...metrics.slice(0, 1), ...hyperparameters, "name", "experiment"]
+    : ["id", ...owner, "name", "experiment", "state"];
   return [...new Set([...first, "steps", ...metrics, ...hyperparameters, "started", "duration", "label"])];
 }
 
@@ -84,6 +87,9 @@ function showOfType(/** @type {string} */ type, /** @type {any} */ value) {
   if (type === "list") return showLabels(value ?? []);
   return showText(formatValue(value));
 }
+
+/** The column of experiments of several homes. @type {Column<import("./experiments.js").ShownExperiment>} */
+export const OWNER = { name: "owner", title: "Owner", width: 100, show: ({ values: { owner, home } }) => html`<span title=${home}>${owner}</span>` };
 
 /** The columns of the table of experiments. @type {Column<import("./experiments.js").ShownExperiment>[]} */
 export const OF_EXPERIMENTS = [

@@ -8,7 +8,7 @@ import { counted } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo, useSetting } from "../../state/place.js";
-import { NARROW_EXPERIMENTS, OF_EXPERIMENTS } from "./columns.js";
+import { NARROW_EXPERIMENTS, OF_EXPERIMENTS, OWNER } from "./columns.js";
 import { KindChoice } from "./kind-choice.js";
 import { inOrder } from "./order.js";
 import { SelectionBar } from "./selection.js";
@@ -56,7 +56,7 @@ export function Experiments() {
                 label="Experiments"
                 numItems=${shown.length}
                 itemAt=${(/** @type {number} */ index) => shown[index]}
-                columns=${isNarrow ? NARROW_EXPERIMENTS : OF_EXPERIMENTS}
+                columns=${[...(rows.some(({ values }) => values.owner) ? [OWNER] : []), ...(isNarrow ? NARROW_EXPERIMENTS : OF_EXPERIMENTS)]}
                 keyOf=${(/** @type {ShownExperiment} */ { key }) => key}
                 sort=${sort}
                 onSort=${setSort}
@@ -85,14 +85,18 @@ export function Experiments() {
 /** @typedef {ReturnType<typeof rowOf>} ShownExperiment */
 
 function rowOf(/** @type {ExperimentRow} */ experiment, /** @type {ExperimentFigures} */ { metric, best, duration }) {
-  const { experiment_id: id, name, state, num_trials: trials, created: started, labels: label, description, search } = experiment;
+  const { experiment_id: id, name, state, num_trials: trials, created: started, labels: label, description, search, owner, home } = experiment;
   const figures = { metric, best: best?.value, best_trial: best?.trial_id, duration: duration ?? Date.now() / 1000 - started };
   const { searcher, reason, progress } = search ?? {};
-  return { key: String(id), experiment, values: { id, name, state, trials, started, label, description, searcher, reason, progress, ...figures } };
+  return {
+    key: String(id),
+    experiment,
+    values: { id, name, state, trials, started, label, description, searcher, reason, progress, owner, home, ...figures },
+  };
 }
 
-function mentions(/** @type {ShownExperiment} */ { values: { id, name, label, description } }, /** @type {string} */ search) {
-  const text = [id, name, ...label, description].join("\n").toLowerCase();
+function mentions(/** @type {ShownExperiment} */ { values: { id, name, label, description, owner } }, /** @type {string} */ search) {
+  const text = [id, name, ...label, description, owner].join("\n").toLowerCase();
   return search
     .toLowerCase()
     .split(/\s+/)
