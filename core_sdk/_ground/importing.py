@@ -94,12 +94,15 @@ _PRELOADABLE = frozenset(
     }
 )
 
+# Private, and imported by torch at the first step of an optimizer: a second of it is its import of sympy.
+_PRELOADABLE_PARTS = frozenset({"torch._dynamo"})
+
 
 def preloadable(modules: Mapping[str, ModuleType]) -> list[str]:
     """Returns the names of imported modules that another process may import ahead, in the order of their import.
 
-    Private modules of other libraries are left out: the public ones import them. So is what a directory of the user's
-    has under the name of a library.
+    Private modules of other libraries are left out: the public ones import them, but for those that a library imports
+    when it is first used. So is what a directory of the user's has under the name of a library.
     """
     return [name for name, module in list(modules.items()) if _is_preloadable(name, module)]
 
@@ -109,7 +112,7 @@ def _is_preloadable(name: str, module: ModuleType) -> bool:
     if package == "core_sdk":
         return True
     file = file_of(module) if package in _PRELOADABLE else None
-    is_public = not any(part.startswith("_") for part in inner)
+    is_public = name in _PRELOADABLE_PARTS or not any(part.startswith("_") for part in inner)
     return file is not None and is_public and any(f"{os.sep}{place}{os.sep}" in file for place in _LIBRARIES)
 
 

@@ -82,16 +82,17 @@ def begin_forked(_: object, descriptors: list[int]) -> None:
 def begin_warm(request: dict[str, Any], descriptors: list[int]) -> None:
     """Makes an agent of a process that a warm process has forked, and before that a standby for its command.
 
-    The request has the environment of the agent, since a warm process has that of the command.
+    The request has the environment of the agent, since a warm process has that of the command, which is in the request,
+    too: libraries may have changed it.
     """
     standby = None
     if is_clean():
         standby = fork_standby(descriptors)
         if standby is None:  # this process was the standby
             return
-    imported_with = replace_variables(request["variables"])
+    changed = replace_variables(request["variables"])
     if standby is not None:
-        standby.variables = imported_with
+        standby.learn(request["imported_with"], changed)
     serve(descriptors[0], standby)
 
 

@@ -284,3 +284,26 @@ def test_only_installed_libraries_are_imported_ahead(tmp_path: Path) -> None:
     own.__file__ = str(tmp_path / "torch.py")
 
     assert preloadable({**modules, "torch": own}) == ["numpy", "numpy.linalg"]
+
+
+def test_what_torch_imports_at_the_first_step_is_imported_ahead() -> None:
+    """An optimizer's first step imports a private module of torch's, which takes longer than `import torch`."""
+    found = {"torch._dynamo": type(sys)("torch._dynamo"), "torch._guards": type(sys)("torch._guards")}
+    for module in found.values():
+        module.__file__ = pytest.__file__
+
+    assert preloadable(found) == ["torch._dynamo"]
+
+
+def test_libraries_that_change_the_environment_are_found_imported(run: Run, tmp_path: Path) -> None:
+    """A library may set a variable when it is imported: programs start warm all the same, and have the variable."""
+    script = "import os, sys; print('torch._dynamo' in sys.modules, 'TORCHINDUCTOR_CACHE_DIR' in os.environ)"
+    (tmp_path / "script.py").write_text(script)
+    os.environ[CURRENT_TEST] = "all"
+    changing = WarmSpawner({**agent_variables(), "PYTHONUNBUFFERED": "1"}, ["torch", "torch._dynamo"])
+
+    start, agent = run(changing, "script.py")
+
+    assert agent.wait() == CommandEnded(0)
+    assert output(start) == "True True\n"
+    changing.close()

@@ -34,10 +34,10 @@ class WarmSpawner(Spawner):
     def __init__(self, variables: Mapping[str, str], modules: Collection[str]) -> None:
         """The variables are those of a command."""
         self._libraries = _state_of_libraries()
-        common = {name: value for name, value in variables.items() if not is_of_one_trial(name)}
+        self._variables = {name: variables[name] for name in variables if not is_of_one_trial(name)}
         super().__init__(
             f"{_AGENT}:begin_warm",
-            {**common, ROOM_VARIABLE: "_" * _ROOM_BYTES},
+            {**self._variables, ROOM_VARIABLE: "_" * _ROOM_BYTES},
             [*modules, _AGENT],
             is_adopting=False,
             is_like_script=True,
@@ -45,10 +45,13 @@ class WarmSpawner(Spawner):
 
     def fork(self, request: object, descriptors: Sequence[int]) -> Forked:
         """Forks an agent. Blocks until the libraries are imported. Raises `OSError`."""
-        return super().fork({"variables": agent_variables()}, descriptors)
+        return super().fork(self._request(), descriptors)
 
     def fork_if_ready(self, request: object, descriptors: Sequence[int]) -> Forked | None:
-        return super().fork_if_ready({"variables": agent_variables()}, descriptors)
+        return super().fork_if_ready(self._request(), descriptors)
+
+    def _request(self) -> dict[str, Mapping[str, str]]:
+        return {"variables": agent_variables(), "imported_with": self._variables}
 
     @property
     def is_usable(self) -> bool:

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from core_sdk._execution.agent._messages import AgentOrder
@@ -35,9 +35,14 @@ class Standby:
     def __init__(self, pid: int, connection: socket.socket) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self.variables: dict[str, str] = {}
-        """The environment with which the libraries were imported."""
+        self._variables: Mapping[str, str] = {}
+        self._changes: Mapping[str, str] = {}
         self._connection = connection
+
+    def learn(self, variables: Mapping[str, str], changed: Mapping[str, str]) -> None:
+        """Keeps with which environment the libraries were imported, and what they have `changed` it to."""
+        self._variables = variables
+        self._changes = {name: changed[name] for name in differing(changed, variables) & changed.keys()}
 
     def begin(self, order: AgentOrder, variables: dict[str, str], output: int) -> bool:
         """Lets the standby become the command of an order, in an environment. Returns False if it has to begin afresh.
@@ -46,7 +51,8 @@ class Standby:
         """
         program = program_of(order.argv)
         if program is not None and self._fits(program, order, variables):
-            beginning = Beginning(program, order.cwd, variables, order.mask)
+            # A fresh Python that imports the libraries has their changes, too.
+            beginning = Beginning(program, order.cwd, {**variables, **self._changes}, order.mask)
             with contextlib.suppress(OSError):  # somebody has killed or stopped it
                 socket.send_fds(self._connection, [to_line(beginning)], [output])
                 if self._connection.recv(len(_GOING)) == _GOING:
@@ -68,7 +74,7 @@ class Standby:
 
     def _fits(self, program: PythonProgram, order: AgentOrder, variables: dict[str, str]) -> bool:
         """Returns whether a fresh Python would begin the program in the same way."""
-        if order.has_stdin or order.screen or differing(variables, self.variables):
+        if order.has_stdin or order.screen or differing(variables, self._variables):
             return False
         python = shutil.which(program.python, path=variables.get("PATH"))
         if python is None or not _are_same(Path(order.cwd, python), Path(sys.executable)):
