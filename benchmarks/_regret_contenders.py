@@ -11,6 +11,7 @@ from _regret_surrogate import NUM_EPOCHS, RANGES, Point
 LOWEST = 3
 """The epochs of the lowest rung: the whole length, divided by 4 twice."""
 FACTOR = 4
+_NUM_RUNGS = 3
 NUM_WORKERS = 4
 MAX_TRIALS = 1000
 
@@ -146,15 +147,9 @@ class Smac:
     """SMAC3's multi-fidelity facade: random forests and Hyperband. A promoted training goes on where it stood."""
 
     def __init__(self, seed: int, folder: str) -> None:
-        import ConfigSpace
         import smac
 
-        space = ConfigSpace.ConfigurationSpace(seed=seed)
-        for name, (kind, low, high) in RANGES.items():
-            if kind == "int":
-                space.add(ConfigSpace.Integer(name, (int(low), int(high))))
-            else:
-                space.add(ConfigSpace.Float(name, (low, high), log=kind == "log"))
+        space = _config_space(seed)
         scenario = smac.Scenario(
             space, n_trials=10_000, min_budget=LOWEST, max_budget=NUM_EPOCHS, seed=seed, output_directory=folder
         )
@@ -177,6 +172,64 @@ class Smac:
         self._trained[job.key.config] = epoch
         self._smac.tell(job.key, self._value(cost=-accuracy))
         return False
+
+
+class Bohb:
+    """BOHB, by its authors' HpBandSter: a density of good points and Hyperband. Its parts are asked without servers."""
+
+    def __init__(self, seed: int) -> None:
+        import numpy
+        from hpbandster.optimizers.config_generators.bohb import BOHB
+
+        numpy.random.seed(seed)  # it has no seed of its own
+        self._generator: Any = BOHB(_config_space(seed))
+        self._brackets: list[Any] = []
+        self._num_brackets = 0
+        self._trained: dict[Any, int] = {}
+
+    def ask(self) -> Job:
+        for bracket in self._brackets:
+            if (run := bracket.get_next_run()) is not None:
+                key, point, epochs = run
+                return Job((bracket, key, point, epochs), point, self._trained.get(key, 0))
+        self._brackets = [each for each in self._brackets if not each.is_finished]
+        self._brackets.append(self._next_bracket())
+        return self.ask()
+
+    def _next_bracket(self) -> Any:
+        """Returns a round of successive halving, as HpBandSter's own master makes it: those with most points first."""
+        from hpbandster.optimizers.iterations import SuccessiveHalving
+
+        num_stages = _NUM_RUNGS - self._num_brackets % _NUM_RUNGS
+        sizes = [_NUM_RUNGS // num_stages * FACTOR ** (num_stages - 1 - stage) for stage in range(num_stages)]
+        epochs = [round(NUM_EPOCHS / FACTOR ** (num_stages - 1 - stage)) for stage in range(num_stages)]
+        self._num_brackets += 1
+        return SuccessiveHalving(self._num_brackets, sizes, epochs, self._generator.get_config)
+
+    def report(self, job: Job, epoch: int, accuracy: float) -> bool:
+        from hpbandster.core.dispatcher import Job as Result
+
+        bracket, key, point, epochs = job.key
+        if epoch < epochs:
+            return True
+        self._trained[key] = epoch
+        result = Result(key, config=point, budget=epochs)
+        result.result = {"loss": -accuracy}
+        bracket.register_result(result)
+        self._generator.new_result(result)
+        return False
+
+
+def _config_space(seed: int) -> Any:
+    import ConfigSpace
+
+    space = ConfigSpace.ConfigurationSpace(seed=seed)
+    for name, (kind, low, high) in RANGES.items():
+        if kind == "int":
+            space.add(ConfigSpace.Integer(name, (int(low), int(high))))
+        else:
+            space.add(ConfigSpace.Float(name, (low, high), log=kind == "log"))
+    return space
 
 
 def _never_called(config: Any, seed: int, budget: float) -> float:
@@ -202,5 +255,6 @@ CONTENDERS: dict[str, Callable[[int, str], Contender]] = {
     "Optuna TPE, halving": lambda seed, _: Optuna(seed, "TPE", "halving"),
     "Optuna TPE, Hyperband": lambda seed, _: Optuna(seed, "TPE", "hyperband"),
     "Ray Tune ASHA": lambda seed, _: RayAsha(seed),
+    "BOHB": lambda seed, _: Bohb(seed),
     "SMAC3 multi-fidelity": Smac,
 }

@@ -10,8 +10,8 @@ The regret is the distance of the best accuracy that was reported from the best 
 median point. The figures are means over tasks and seeds; behind ± is the standard error of the seeds.
 
 Tools whose environments exclude each other are measured one by one: `--results FILE` keeps what was measured, and adds
-to it. Ray needs `ray[tune]`, SMAC needs `smac`; `--contender` may be given several times. Nothing is fetched while it
-runs.
+to it. Ray needs `ray[tune]`, BOHB needs `hpbandster ConfigSpace`, SMAC needs `smac`. `--contender` may be given several
+times. Nothing is fetched while it runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
         print("skipped: --data must name a folder with LCBench's surrogate; --help says where it comes from")
         return
     runs: Runs = json.loads(options.results.read_text()) if options.results and options.results.exists() else {}
-    chosen = options.contender or [name for name in CONTENDERS if not name.startswith(("Ray", "SMAC"))]
+    chosen = options.contender or [name for name in CONTENDERS if not name.startswith(("Ray", "SMAC", "BOHB"))]
     surrogate = Surrogate(options.data)
     spans = {task: surrogate.span(task) for task in TASKS[: options.tasks]}
     seconds = dict.fromkeys(chosen, 0.0)
