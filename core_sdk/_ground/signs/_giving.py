@@ -54,8 +54,8 @@ class SignsOfLife:
             faulthandler.register(SIGNAL, self._stacks, all_threads=True)
             SignsOfLife._numbers, SignsOfLife._process = numbers, os.getpid()
             SignsOfLife.beat = staticmethod(_beat_in(numbers))
-            answering = threading.Thread(target=answer_questions, args=[path, self._closing.is_set], daemon=True)
-            answering.start()
+            asked = [path, self._closing.is_set]
+            threading.Thread(target=answer_questions, args=asked, name="core-sdk-signs", daemon=True).start()
 
     def close(self) -> None:
         if self._stacks is None or SignsOfLife._numbers is None or SignsOfLife._process != os.getpid():

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+
 import pytest
+from processes import wait_for
 
 from core_sdk._execution.agent.stalls._diagnosis import (
     ProcessState,
@@ -12,7 +16,7 @@ from core_sdk._execution.agent.stalls._diagnosis import (
     main_thread,
     told,
 )
-from core_sdk._ground.signs import LastCollective, Pulse, StallBounds
+from core_sdk._ground.signs import LastCollective, Pulse, SignsOfLife, StallBounds, collective_calls
 
 BOUNDS = StallBounds(10, 60, 3600)
 STACKS = """Thread 0x00007f (most recent call first):
@@ -156,3 +160,19 @@ def test_ranks_are_compared_by_their_collective_calls() -> None:
     assert told(ranks([ALL_REDUCE, place, ALL_REDUCE])) == (
         "rank 1 stands in train.py:90; ranks 0 and 2 wait for it in all_reduce"
     )
+
+
+def test_a_rank_answers_questions_until_it_is_closed(tmp_path: Path) -> None:
+    """Its thread ends with its training. Nobody waits for a rank that was never there."""
+    signs = SignsOfLife(tmp_path, 3)
+    signs.start()
+
+    def answers() -> bool:
+        collective_calls([tmp_path / "3.signs"], 1.0)
+        return (tmp_path / "3.answer").exists()
+
+    wait_for(answers)
+    signs.close()
+
+    wait_for(lambda: all(thread.name != "core-sdk-signs" for thread in threading.enumerate()))
+    assert collective_calls([tmp_path / "4.signs"], 60.0) == [{}]
