@@ -19,7 +19,7 @@ from core_sdk import client
 from core_sdk._ground.alive import is_alive
 from core_sdk._home import Home, open_view
 from core_sdk._home.history import read_history
-from core_sdk._home.pushes import ActionRequests, Login, log_in, pusher_lock
+from core_sdk._home.pushes import ActionRequests, Login, log_in, pusher_lock, wanted_pushes
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.pushing import Pusher
 from core_sdk.errors import CoreSDKError
@@ -141,3 +141,35 @@ def test_a_trial_goes_on_on_another_machine(lab: LabServer, home: Home, tmp_path
     assert workspace.folder(2).read_record().fetched_from == f"{lab.url}/w/vision/#/trials/1"
     assert workspace.folder(1).attempts() == [1]
     assert workspace.folder(2).attempts() == [1, 2]
+
+
+EXPERIMENT = f"""
+name: digits
+entrypoint: {sys.executable} train.py
+searcher: {{name: grid, metric: loss}}
+hyperparameters:
+  lr: {{type: categorical, vals: [0.1, 0.2]}}
+"""
+SEARCHING = """
+from core_sdk import core
+
+with core.init() as ctx:
+    ctx.train.report_validation_metrics(steps_completed=1, metrics={"loss": ctx.info.trial.hparams["lr"]})
+"""
+
+
+def test_an_experiment_of_this_machine_shows_in_the_workspace(lab: LabServer, home: Home, tmp_path: Path) -> None:
+    """The trials run here, and are sent."""
+    (tmp_path / "search.yaml").write_text(EXPERIMENT)
+    (tmp_path / "train.py").write_text(SEARCHING)
+    workspace = lab.lab.home("vision")
+
+    config = str(tmp_path / "search.yaml")
+    done = core_sdk("--workspace", "vision", "experiment", "create", config, str(tmp_path), "--local")
+    wait_for(lambda: len(workspace.trial_ids()) == 2 and not wanted_pushes(home.root))
+
+    assert done.returncode == 0, done.stderr
+    with open_view(workspace) as view:
+        rows = view.trials()
+    assert sorted(row.hparams["lr"] for row in rows) == [0.1, 0.2]
+    assert {row.state for row in rows} == {"COMPLETED"}

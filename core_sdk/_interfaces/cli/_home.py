@@ -18,10 +18,14 @@ from core_sdk._interfaces.render.text import printable
 from core_sdk.errors import SlurmError
 
 
-def make_home() -> Home:
-    """Returns the home, which is made if it is missing. Raises `HomeNotWritableError` or `HomeTooNewError`."""
-    if workspace():
-        raise click.UsageError("--workspace is for commands that list and show; this one works in a home of your own")
+def make_home(*, is_sent: bool = False) -> Home:
+    """Returns the home, which is made if it is missing. Raises `HomeNotWritableError` or `HomeTooNewError`.
+
+    `is_sent` says that the command has what it records sent to the workspace of `--workspace`.
+    """
+    if workspace() and not is_sent:
+        words = "--workspace is for commands that list, show and steer; this one works in a home of your own"
+        raise click.UsageError(words)
     return Home.create(Environment.read().home)
 
 

@@ -13,7 +13,7 @@ from core_sdk._home import open_view
 from core_sdk._interfaces.cli._arguments import ConfigFile, Overrides, read_config
 from core_sdk._interfaces.cli._failures import ExitCode
 from core_sdk._interfaces.cli._group import Group
-from core_sdk._interfaces.cli._home import make_home
+from core_sdk._interfaces.cli._home import make_home, workspace
 from core_sdk._interfaces.cli._ids import SubmittedId, trial_option
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsJson
@@ -84,9 +84,12 @@ def create(
 
     Files that .detignore or .coreignore name, in the syntax of .gitignore, stay out of the copies of DIR. The master,
     a process in the background, runs the trials on the GPUs of this machine, or else on its CPUs.
+
+    With `core-sdk --workspace NAME`, they are sent to that workspace while they run here.
     """
     from core_sdk._execution.experiments.submission import submit
-    from core_sdk._ground.environment.names import TEST_MODE_VARIABLE
+    from core_sdk._ground.environment.names import SERVER_VARIABLE, TEST_MODE_VARIABLE
+    from core_sdk._home.pushes import find_login
 
     if slots is not None and not local:
         raise click.BadParameter("--slots is for --local: `core-sdk master up --slots N` gives them to the master")
@@ -99,6 +102,10 @@ def create(
 
         changes = single_trial(text, str(config), changes, is_local=local)
 
+    variables = {TEST_MODE_VARIABLE: "1"} if test and local else {}
+    if named := workspace():
+        variables[SERVER_VARIABLE] = find_login(named).url
+
     def do(home: Home) -> Submitted:
         return submit(
             home,
@@ -109,14 +116,14 @@ def create(
             includes=include or (),
             max_code_bytes=max_code_size << 20,
             is_paused=paused,
-            variables={TEST_MODE_VARIABLE: "1"} if test and local else {},
+            variables=variables,
         )
 
     if test:
-        raise click.exceptions.Exit(run_test(make_home(), do, is_local=local, num_places=slots))
+        raise click.exceptions.Exit(run_test(make_home(is_sent=True), do, is_local=local, num_places=slots))
     if local:
-        raise click.exceptions.Exit(_run_locally(make_home(), do, slots, as_json=as_json))
-    submit_to_master(do, "Created", as_json=as_json, is_followed=follow)
+        raise click.exceptions.Exit(_run_locally(make_home(is_sent=True), do, slots, as_json=as_json))
+    submit_to_master(do, "Created", as_json=as_json, is_followed=follow, is_sent=True)
 
 
 def fork(
@@ -182,11 +189,13 @@ def follow(experiment: SubmittedId, as_json: AsJson = False) -> None:
     raise click.exceptions.Exit(_show(make_home(), experiment, as_json=as_json))
 
 
-def submit_to_master(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool) -> None:
+def submit_to_master(
+    do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool, is_sent: bool = False
+) -> None:
     """Submits by `do`, tells the experiment, and shows it to its end if `is_followed`."""
     from core_sdk._execution.experiments.calling import start_early
 
-    home = make_home()
+    home = make_home(is_sent=is_sent)
     start_early(home.root)
     submitted = _told(do(home), done, is_last=not is_followed, as_json=as_json)
     if is_followed:
