@@ -12,6 +12,7 @@ import { grouped } from "../../core_sdk/_interfaces/server/page/views/runs/group
 import { inOrder } from "../../core_sdk/_interfaces/server/page/views/runs/order.js";
 import { runsOf } from "../../core_sdk/_interfaces/server/page/views/runs/trials.js";
 import { segmentsOf } from "../../core_sdk/_interfaces/server/page/views/time.js";
+import { factOf } from "../../core_sdk/_interfaces/server/page/views/trial/requests.js";
 import { figuresOf, withGaps } from "../../core_sdk/_interfaces/server/page/views/trial/figures.js";
 
 /** @import { ColumnAnswer, Curve } from "api" */
@@ -271,4 +272,22 @@ test("the bar of the time has the phases that took some, without the time that w
     ],
   );
   assert.equal(new Set(segmentsOf(phases).map(({ colour }) => colour)).size, 3);
+});
+
+test("what was asked from a workspace is told with what came of it", () => {
+  const request = {
+    request_id: "a",
+    verb: "pause",
+    by: "ada",
+    time: 0,
+    outcome: /** @type {const} */ ("refused"),
+    message: "it does not run",
+    answer: null,
+  };
+
+  const [asked, told] = factOf(request);
+
+  assert.match(asked, /^pause by ada, /);
+  assert.equal(told, "refused: it does not run");
+  assert.equal(factOf({ ...request, outcome: "waits", message: "" })[1], "that machine has not answered yet");
 });

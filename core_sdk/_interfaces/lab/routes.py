@@ -34,6 +34,7 @@ OWN = ("/home",)
 LINKED = (
     "/trials/{trial_id}",
     "/trials/{trial_id}/attempts",
+    "/trials/{trial_id}/requests",
     "/trials/{trial_id}/time",
     "/trials/{trial_id}/metrics",
     "/trials/{trial_id}/system",

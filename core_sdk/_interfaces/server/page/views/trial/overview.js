@@ -8,6 +8,7 @@ import { linkTo } from "../../state/place.js";
 import { Card, flattened } from "../facts.js";
 import { Notes } from "../notes.js";
 import { Time } from "../time.js";
+import { Requests } from "./requests.js";
 /** @import { AlertRow, RankRow, TrialAnswer, WriterRow } from "api" */
 /** @import { Change } from "../../state/events.js" */
 
@@ -34,12 +35,14 @@ export function Overview({ found, onDone }) {
             trial.latest_checkpoint && html`<a href=${linkTo(["trials", trial.trial_id, "checkpoints"])}>${trial.latest_checkpoint}</a>`,
           ],
           ["Continued from", trial.continued_from],
+          ["Fetched from", trial.fetched_from],
           ["Varies", trial.parent && html`<a href=${linkTo(["trials", trial.parent])}>trial ${trial.parent}</a>`],
           ["Hypothesis", trial.hypothesis],
           ["Verdict", [trial.verdict, trial.verdict_reason].filter(Boolean).join(": ")],
           ["Seed", trial.seed],
         ]}
       />
+      <${Requests} trialId=${trial.trial_id} />
       <${Time} address=${address(["trials", trial.trial_id, "time"])} follows=${(/** @type {Change} */ { trials }) => trials.includes(trial.trial_id)} about=${`time ${trial.trial_id}`} />
       ${
         environment &&
