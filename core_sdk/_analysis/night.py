@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,10 +58,10 @@ class Night:
         return {"since": self.since, "until": self.until, **self.happened, "time": self.time}
 
 
-def read_night(home: Home, view: View, since: float, until: float) -> Night:
-    """Reads what has happened since."""
-    trials = sorted(view.trials(), key=lambda row: row.trial_id)
-    changed = [row for row in trials if _has_run(row, since)]
+def read_night(home: Home, view: View, since: float, until: float, trial_ids: Collection[int] | None = None) -> Night:
+    """Reads what has happened since, to these trials or to all."""
+    rows = sorted(view.trials(trial_ids=trial_ids), key=lambda row: row.trial_id)
+    changed = [row for row in rows if has_run(row, since)]
     night = Night(since, until)
 
     def note(kind: str, text: str) -> None:
@@ -76,12 +77,12 @@ def read_night(home: Home, view: View, since: float, until: float) -> Night:
         if best is not None and any(row.trial_id == best.trial_id for row in changed):
             name = next(row.experiment_name for row in changed if row.experiment_id == experiment_id)
             note("best", f"{name}: {best}")
-    rows = view.times(trial_ids=[row.trial_id for row in changed]) if changed else []
-    time = ledger(rows, rows).words() if any(row.time.wall for row in rows) else ""
+    times = view.times(trial_ids=[row.trial_id for row in changed]) if changed else []
+    time = ledger(times, times).words() if any(row.time.wall for row in times) else ""
     return Night(since, until, night.happened, time)
 
 
-def _has_run(row: TrialRow, since: float) -> bool:
+def has_run(row: TrialRow, since: float) -> bool:
     return row.state in ("ACTIVE", "QUEUED") or row.created >= since or (row.ended is not None and row.ended >= since)
 
 

@@ -156,7 +156,7 @@ def test_a_trial_that_cannot_be_resumed_says_why(visitor: Visitor) -> None:
 
 def test_archived_trials_are_left_out_unless_they_are_asked_for(visitor: Visitor) -> None:
     """Archived trials are left out of the table unless asked for."""
-    assert visitor.act("/trials/3/actions/archive").json == {"message": "archived trial 3"}
+    assert visitor.act("/trials/3/actions/archive").json["message"] == "archived trial 3"
     assert visitor.question("/runs")["ids"] == [2, 1]
     assert visitor.question("/runs", archived="true", columns="archived")["rows"] == [[True], [False], [False]]
     assert visitor.act("/trials/3/actions/unarchive").json == {"message": "trial 3 is in lists again"}

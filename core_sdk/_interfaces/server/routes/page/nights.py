@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from core_sdk._analysis.night import A_NIGHT_S, last_look, note_look, read_night
+from core_sdk._analysis.night import A_NIGHT_S, has_run, last_look, note_look, read_night
 from core_sdk._execution.messages import SentMessage, read_sent
 from core_sdk._interfaces.server.errors import RequestError
 from core_sdk._interfaces.server.route import Query
@@ -47,7 +47,9 @@ def night(shared: SharedView, query: NightQuery) -> NightAnswer:
     """Returns what has happened since then; by default since the last look, or in the last 12 hours."""
     until = time.time()
     since = query.since if query.since is not None else last_look(shared.home) or until - A_NIGHT_S
-    found = shared.ask(lambda view: read_night(shared.home, view, since, until))
+    # Of ten thousand trials few have run since, and the snapshot knows which.
+    trial_ids = [one.row.trial_id for one in shared.snapshot().trials.values() if has_run(one.row, since)]
+    found = shared.ask(lambda view: read_night(shared.home, view, since, until, trial_ids))
     try:
         sent = read_sent(shared.home.root, since, _MOST_SENT)
     except OSError:  # another user's home: who is told of what is nobody else's business
