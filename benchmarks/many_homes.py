@@ -87,17 +87,18 @@ def main() -> None:
 def look(own: Path, pattern: str, num_trials: int, words: str, target: str) -> None:
     begun = time.perf_counter()
     with serving(own, "--homes", pattern) as server:
-        has_address = time.perf_counter()
+        moments = [(time.perf_counter(), server.cpu_s())]
         part = server.number("/api/v1/runs?limit=200", "num_trials", **_OF_A_PAGE)
-        first = time.perf_counter()
+        moments.append((time.perf_counter(), server.cpu_s()))
         wait_for_trials(server, num_trials)
-        now = time.perf_counter()
-        print(
-            f"first look, {words}: {part:,} trials after {first - has_address:.2f} s, all after "
-            f"{now - has_address:.2f} s (target {target}); from the start of the command {now - begun:.2f} s, "
-            f"{server.cpu_s():.2f} s of a CPU",
-            flush=True,
-        )
+        moments.append((time.perf_counter(), server.cpu_s()))
+    (start, start_cpu), (first, first_cpu), (last, last_cpu) = moments
+    print(
+        f"first look, {words}: the command has an address after {start - begun:.2f} s ({start_cpu:.2f} s of a CPU), "
+        f"the newest {part:,} trials {first - start:.2f} s ({first_cpu - start_cpu:.2f} s) later (target {target}), "
+        f"and all {last - start:.2f} s ({last_cpu - start_cpu:.2f} s)",
+        flush=True,
+    )
 
 
 def wait_for_trials(server: Server, num_trials: int) -> None:
