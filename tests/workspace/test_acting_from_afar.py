@@ -7,11 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from home.journals import new_trial, record, report
 from interfaces.lab.lab_server import DAY_S, LabServer, new_lab, serving_lab
 from processes import wait_for
 
@@ -97,9 +97,8 @@ def test_a_trial_is_paused_and_resumed_from_afar(lab: LabServer, home: Home, tmp
     workspace = lab.lab.home("vision")
     wait_for(lambda: workspace.trial_ids() == [1] and workspace.folder(1).running_attempt() is not None)
 
-    begun = time.monotonic()
+    labelled = core_sdk("--workspace", "vision", "trial", "label", "1", "good")
     paused = core_sdk("--workspace", "vision", "trial", "pause", "1")
-    took = time.monotonic() - begun
     wait_for(lambda: state_of(home) == "PAUSED")
     resumed = core_sdk("--workspace", "vision", "trial", "resume", "1")
 
@@ -107,13 +106,32 @@ def test_a_trial_is_paused_and_resumed_from_afar(lab: LabServer, home: Home, tmp
         0,
         "core-sdk: asked trial 1 to stop: it does when it next calls should_preempt()\n",
     )
-    print(took)
+    assert labelled.stdout == "labels of trial 1: good\n"
     assert resumed.returncode == 0, resumed.stderr
     assert "as its attempt 2" in resumed.stderr
     assert home.folder(1).running_attempt() == 2
     wait_for(lambda: workspace.folder(1).running_attempt() == 2)
     asked = ActionRequests(workspace.root).all()
-    assert [(one.verb, one.by, one.outcome) for one in asked] == [("pause", "bob", "done"), ("resume", "bob", "done")]
+    assert [(one.verb, one.by) for one in asked] == [("label", "bob"), ("pause", "bob"), ("resume", "bob")]
+    assert {one.outcome for one in asked} == {"done"}
+    with open_view(home) as view:
+        assert view.trial(1).labels == ("good",)
+
+
+def test_what_people_change_in_a_workspace_needs_no_other_machine(lab: LabServer, home: Home) -> None:
+    """The commands that change records of the own home change those of a workspace, too."""
+    workspace = lab.lab.home("vision")
+    record(new_trial(workspace), report(1, loss=0.5))
+
+    done = [
+        core_sdk("--workspace", "vision", "trial", *words)
+        for words in (("rename", "1", "best"), ("note", "1", "words"), ("verdict", "1", "keep"), ("archive", "1"))
+    ]
+
+    assert [one.returncode for one in done] == [0, 0, 0, 0], done
+    with open_view(workspace) as view:
+        row = view.trial(1)
+    assert (row.name, row.notes, row.verdict, row.is_archived) == ("best", "words", "keep", True)
 
 
 def test_a_trial_goes_on_on_another_machine(lab: LabServer, home: Home, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def carry_out(home: Home, trial_id: int, verb: str, by: str, arguments: Mapping[
     """
     from core_sdk._execution.steering.table import VERBS  # much that a pusher needs only now
 
-    known = {one.name: one for one in VERBS if one.subject == "trial" and one.is_asked_of_home}
+    known = {one.name: one for one in VERBS if one.subject == "trial" and (one.is_asked_of_home or one.is_told_home)}
     if verb not in known:
         raise ValueError(f"this version of Core SDK does not {verb} a trial that somebody asks for from afar")
     function = known[verb].function

@@ -211,7 +211,7 @@ def _notes(folder: TrialFolder) -> str:
     return written[-1] if written else folder.read_record().notes
 
 
-@verb("trial", "label", "changed the labels of trial {trial_id}")
+@verb("trial", "label", "changed the labels of trial {trial_id}", is_told_home=True)
 def label(home: Home, trial_id: int, *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
     """Gives the trial labels, and takes others away. Raises `InvalidNameError` or `TypeError`."""
     folder = home.trial(trial_id)

@@ -45,6 +45,8 @@ class Verb(Generic[_P, _T_co]):
     """Whether a server that only reads may do it too."""
     is_asked_of_home: bool
     """Whether a workspace asks the home that has sent the trial to do it."""
+    is_told_home: bool
+    """Whether a workspace does it, and asks that home to do it, too."""
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T_co:
         """Does it; in a workspace, by asking its server, which raises `WorkspaceError` or `WorkspaceRequestError`.
@@ -81,7 +83,13 @@ class Verb(Generic[_P, _T_co]):
 
 
 def verb(
-    subject: Subject, name: str, words: str, *, only_reads: bool = False, is_asked_of_home: bool = False
+    subject: Subject,
+    name: str,
+    words: str,
+    *,
+    only_reads: bool = False,
+    is_asked_of_home: bool = False,
+    is_told_home: bool = False,
 ) -> Callable[[Callable[_P, _T_co]], Verb[_P, _T_co]]:
     """Declares the function below it as a verb."""
-    return lambda function: Verb(subject, name, words, function, only_reads, is_asked_of_home)
+    return lambda function: Verb(subject, name, words, function, only_reads, is_asked_of_home, is_told_home)

@@ -73,7 +73,7 @@ def label(
     home = open_home()
     trial_ids = _chosen(given, where)
     for trial_id in trial_ids:
-        home.trial(trial_id)  # an unknown one fails before anything is changed
+        _row(trial_id)  # an unknown one fails before anything is changed
     change = {"remove" if remove else "add": labels}
     for trial_id in trial_ids:
         trials.label(home, trial_id, **change)

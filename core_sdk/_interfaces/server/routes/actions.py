@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from core_sdk._interfaces.server.routes.checkpoints import StorageId
 from core_sdk._interfaces.server.shared_view import SharedView
 from core_sdk._workspace.actions.asker import present_asker
 from core_sdk._workspace.actions.requesting import ask_home
+from core_sdk.errors import WorkspaceRequestError
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,7 +48,12 @@ def _action(verb: Verb[..., Any]) -> Route:
         if verb.is_asked_of_home and not shared.reaches_outside:
             return _asked(shared.home, verb.name, arguments, **ids)
         given = {**ids, **by, **arguments}
-        return Done(verb.words.format(answer=verb(shared.home, **given), **given))
+        done = Done(verb.words.format(answer=verb(shared.home, **given), **given))
+        if verb.is_told_home and not shared.reaches_outside:
+            # Whoever may change the trial here may not change it at home: then it stays a change here.
+            with contextlib.suppress(PermissionError, WorkspaceRequestError):
+                ask_home(shared.home, verb=verb.name, arguments=arguments, asker=present_asker(), **ids)
+        return done
 
     answer.__doc__ = (verb.function.__doc__ or "").partition(" Raises ")[0]
     types: dict[str, Any] = {name: StorageId if name == "storage_id" else Id for name in verb.ids}
