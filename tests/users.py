@@ -21,6 +21,7 @@ _CHILD = """
 import contextlib, io, json, os, sys, tempfile
 from core_sdk._interfaces.cli import main
 from core_sdk.client import Tracker
+import core_sdk._home.storage.directory
 
 def run(words):
     sys.argv = ["core-sdk", *words]

@@ -46,6 +46,11 @@ for path in {paths}:
 open({result}, "w").write(json.dumps([read, refused]))
 """
 
+_DOWNLOAD = """
+(stored,) = Tracker(homes="{homes}").list_checkpoints()
+stored.download("{target}")
+"""
+
 
 def read_as(uid: int, result: Path, *tops: Path) -> tuple[list[str], list[str]]:
     """Returns what in these trees a user can read, or "changed NAME" what he can change, and what is refused."""
@@ -182,7 +187,8 @@ def test_a_colleague_reads_and_follows_a_shared_home(place: Path) -> None:  # no
         ["trial", "logs", "1", "--homes", f"{place}/*/core-sdk"],
         ["trial", "describe", "2", "--homes", f"{place}/*/core-sdk"],
     ]
-    results = run_as(BOB, place / "bob" / "core-sdk", *commands)
+    download = _DOWNLOAD.format(homes=f"{place}/*/core-sdk", target=place / "bob" / "weights")
+    results = run_as(BOB, place / "bob" / "core-sdk", *commands, program=download)
     lock.release()
 
     assert [(status, errors) for status, _, errors in results] == [(0, "")] * len(commands)
@@ -192,6 +198,7 @@ def test_a_colleague_reads_and_follows_a_shared_home(place: Path) -> None:  # no
         ("ACTIVE", str(ADA), str(ada.root)),
     ]
     assert listed[0]["latest_checkpoint"] is not None
+    assert (place / "bob" / "weights" / "part" / "weights").read_text() == "7"
     assert results[1][1] == "2\n"
     for path, state in before.items():
         now = path.lstat()

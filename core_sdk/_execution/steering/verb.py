@@ -53,7 +53,7 @@ class Verb(Generic[_P, _T_co]):
 
         Raises `HomesOnlyReadError` in several homes that are read as one.
         """
-        home = args[0] if args else None
+        home = args[0] if args else kwargs.get("home")
         if isinstance(home, HomeElsewhere):
             answer: _T_co = self._asked(home, inspect.signature(self.function).bind(*args, **kwargs).arguments)
             return answer

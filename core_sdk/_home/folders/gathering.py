@@ -62,6 +62,7 @@ class GatheredHome(Home):
         super().__init__(own / "gathered" / name)
         for directory in (self.runs, self.experiments):
             make_directory(directory, parents=True, exist_ok=True)
+        (self.root / GATHERING_LOCK).touch(mode=0o600)
         self._sources: dict[Path, _Source] = {}
         self._trials, self._experiments = _Links(self.runs), _Links(self.experiments)
         self.left_out: dict[Path, str] = {}
