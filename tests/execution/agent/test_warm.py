@@ -206,7 +206,7 @@ def test_a_standby_that_is_killed_or_stopped_is_not_waited_for(run: Run, warm: W
 
     def found() -> bool:
         nonlocal standby
-        agents = [each for each in psutil.process_iter() if each.ppid() in _forked_by(warm)]
+        agents = [each for each in psutil.process_iter(["ppid"]) if each.info["ppid"] in _forked_by(warm)]
         standby = next(iter(agents), None)
         return standby is not None
 
