@@ -82,7 +82,7 @@ def read_trials(
         LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
     attempts, latest = _attempts(connection, where), latest_checkpoints(connection, home, where)
     return [
-        _trial_row(row, home.folder(row["trial_id"]), attempts[row["trial_id"]], is_running, latest)
+        _trial_row(row, home, attempts[row["trial_id"]], is_running, latest)
         for row in connection.execute(query, where.values)
     ]
 
@@ -134,7 +134,7 @@ def _of_chief(attempts: Sequence[sqlite3.Row]) -> list[sqlite3.Row]:
 
 def _trial_row(
     row: sqlite3.Row,
-    folder: TrialFolder,
+    home: Home,
     attempts: Sequence[sqlite3.Row],
     is_running: Mapping[AttemptKey, bool],
     latest: Mapping[int, str],
@@ -165,7 +165,7 @@ def _trial_row(
         num_dropped=num_dropped,
         num_bad_lines=sum(found["num_bad_lines"] for found in attempts),
         ranks=_ranks(attempts),
-        writers=_writers(folder, attempts),
+        writers=_writers(home, attempts),
         is_archived=_is_archived(chief),
         environment=None if environment is None else json_decoder(EnvironmentRecord)(environment),
     )
@@ -189,7 +189,7 @@ def _ranks(attempts: Sequence[sqlite3.Row]) -> tuple[RankRow, ...]:
     )
 
 
-def _writers(folder: TrialFolder, attempts: Sequence[sqlite3.Row]) -> tuple[WriterRow, ...]:
+def _writers(home: Home, attempts: Sequence[sqlite3.Row]) -> tuple[WriterRow, ...]:
     """Returns the writers of a trial, each as the process has left it that began last."""
     newest: dict[str, sqlite3.Row] = {}
     for row in attempts:
@@ -197,7 +197,7 @@ def _writers(folder: TrialFolder, attempts: Sequence[sqlite3.Row]) -> tuple[Writ
             newest[name]["started"] or 0 if name in newest else 0
         ):
             newest[name] = row
-    return tuple(_writer_row(folder, name, newest[name]) for name in sorted(newest))
+    return tuple(_writer_row(home.folder(row["trial_id"]), name, row) for name, row in sorted(newest.items()))
 
 
 def _writer_row(folder: TrialFolder, name: str, row: sqlite3.Row) -> WriterRow:
