@@ -42,10 +42,11 @@ def find_changes(connection: sqlite3.Connection, home: Home, *, only_open: bool 
     looked_at = {trial_id for trial_id, _ in open_attempts(connection, Where())} if only_open else None
     # The folder of a trial that was deleted stays, without a record.
     new = {trial_id for trial_id in present - known if home.folder(trial_id).exists()}
+    runs = home.runs
     changed = {
         trial_id
         for trial_id, trial in known_trials(connection, looked_at).items()
-        if trial_id in present and has_changed(home, trial_id, trial)
+        if trial_id in present and has_changed(runs, trial_id, trial)
     }
     experiments, gone = _changed_experiments(connection, home)
     return Changes(experiments, sorted(new | changed, reverse=True), gone, sorted(known - present))
@@ -53,8 +54,8 @@ def find_changes(connection: sqlite3.Connection, home: Home, *, only_open: bool 
 
 def have_changed(connection: sqlite3.Connection, home: Home, trial_ids: Collection[int]) -> bool:
     """Returns whether a refresh would find something new in any of these trials."""
-    known = known_trials(connection, trial_ids)
-    return any(trial_id not in known or has_changed(home, trial_id, known[trial_id]) for trial_id in trial_ids)
+    known, runs = known_trials(connection, trial_ids), home.runs
+    return any(trial_id not in known or has_changed(runs, trial_id, known[trial_id]) for trial_id in trial_ids)
 
 
 def index_changes(home: Home, changes: Changes, batch: IndexTransaction, within_s: float = math.inf) -> RefreshResult:

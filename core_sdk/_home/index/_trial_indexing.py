@@ -7,13 +7,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from core_sdk._ground.files import NotRegularError, fingerprint
 from core_sdk._ground.records import ExitRecord, Source, TrialRecord
-from core_sdk._home.folders import Home, TrialFolder, journal_name
+from core_sdk._home.folders import TrialFolder, journal_name
 from core_sdk._home.index._blocks import split_block
 from core_sdk._home.index._journal_indexing import AttemptRow, JournalIndexer, forget_attempts, insert_attempt
 from core_sdk._home.index._repeats import hide_repeated
@@ -73,13 +74,13 @@ def known_trials(connection: sqlite3.Connection, trial_ids: Collection[int] | No
     return known
 
 
-def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
-    """Returns whether the trial's folder has changed since it was indexed.
+def has_changed(runs: Path, trial_id: int, known: KnownTrial) -> bool:
+    """Returns whether the trial's folder in `runs` has changed since it was indexed.
 
     A file that is added or removed changes the directory's time. A journal that has grown, or that was replaced by
     another one, has another size or time.
     """
-    directory = f"{home.runs}/{trial_id}"
+    directory = f"{runs}/{trial_id}"
     try:
         # This runs for thousands of trials, and `Path` takes five times as long as the system call.
         if os.stat(directory).st_mtime_ns != known.mtime_ns:  # noqa: PTH116

@@ -31,7 +31,8 @@ _NOT_NEEDED = (
 
 _NOT_NEEDED_FOR_A_QUEUE = (
     "asyncio", "core_sdk._analysis", "core_sdk._distributed", "core_sdk._execution.experiments.experiment",
-    "core_sdk._execution.steering", "core_sdk._ground.config", "core_sdk._home.attempts", "core_sdk._home.storage",
+    "core_sdk._execution.steering", "core_sdk._ground.config", "core_sdk._home.attempts", "core_sdk._home.index",
+    "core_sdk._home.storage",
     "core_sdk._interfaces.cli.ui", "core_sdk.client", "core_sdk.core", "core_sdk.search", "pathspec", "requests",
     "rich.console", "torch", "yaml",
 )  # fmt: skip
