@@ -76,7 +76,10 @@ def test_trials_have_numbers_and_bonds_of_their_own(lab: Path) -> None:
     with open_view(Home.open(lab / "bob" / "core-sdk")) as view:
         assert [row.name for row in found[2:]] == [row.name for row in view.trials()]
     assert (lab.parent / "own").stat().st_mode & 0o77 == 0
-    with open_view(gathered_home(pattern(lab))) as view:
+    gathered = gathered_home(pattern(lab))
+    with open_view(gathered) as view:
+        assert gathered.local_trial(experiment_id=2, trial_id=1) == 3
+        assert gathered.local_trial(experiment_id=2, trial_id=99) == 0
         assert {row.storage for row in view.checkpoints(trial_id=3)} == {f"file://{lab}/bob/core-sdk/checkpoints"}
         assert [Path(row.home).parent.name for row in view.experiments()] == ["ada", "bob"]
 

@@ -30,14 +30,14 @@ def make_home(*, is_sent: bool = False) -> Home:
 
 
 def open_home() -> Home:
-    """Returns the home, the homes of `--homes`, or the workspace of `--workspace`. Raises `HomeTooNewError`.
+    """Returns the home, the homes of `--homes`, or the workspace of `--workspace`. One that does not exist is empty.
 
-    One that does not exist is empty.
-
-    If the master was killed and is still needed, it is started again.
+    Raises `HomeTooNewError`. If the master was killed and is still needed, it is started again.
     """
     context = click.get_current_context(silent=True)
     if context is not None and (patterns := context.meta.get(HOMES)):
+        if workspace():
+            raise click.UsageError("give --homes or --workspace, not both")
         from core_sdk._home.folders.gathering import gathered_home  # which other commands do not need
 
         return gathered_home(patterns)
