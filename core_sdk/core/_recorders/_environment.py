@@ -67,6 +67,9 @@ class EnvironmentRecorder:
         # Not in the thread: Python starts a process with signals blocked. If git ends before the thread unblocks them,
         # its SIGCHLD interrupts the main thread, and unbuffered Python drops the rest of a `print` that is interrupted.
         git = start_git(script_directory())
+        # Nor this: it evaluates texts, and then Python does not end by SIGINT after a `KeyboardInterrupt`.
+        import importlib.metadata  # noqa: F401 - slow to import
+
         self._thread = threading.Thread(target=self._record, args=[git], name="core-sdk-environment", daemon=True)
         self._thread.start()
 
