@@ -154,6 +154,7 @@ def test_a_trial_goes_on_on_another_machine(lab: LabServer, home: Home, tmp_path
     shutil.rmtree(there.root / "pushes")
 
     assert "core-sdk: trial 1 of vision is trial 1 here" in resumed.stderr
+    assert f"core-sdk: its command there, in {Path.cwd()}: " in resumed.stderr
     info = there.folder(1).read_run_info(2)
     assert info is not None and info.trial.steps_completed == last.record.steps_completed
     assert workspace.folder(2).read_record().fetched_from == f"{lab.url}/w/vision/#/trials/1"

@@ -6,6 +6,7 @@ Names are looked up before a command begins, so that a mistyped one changes noth
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -37,12 +38,16 @@ def parse_own_or_fetched(text: str) -> int:
         return parse_trial(text)
     from core_sdk._execution.steering.fetching import fetch  # requests, which other commands do not need
     from core_sdk._ground.environment import add_variables, workspace_variables
+    from core_sdk._ground.masking import masked_arguments
     from core_sdk._home.pushes import find_login
     from core_sdk._interfaces.cli._home import make_home
     from core_sdk._interfaces.cli._messages import say
+    from core_sdk._interfaces.render.text import printable
 
     folder = fetch(make_home(), workspace, int(number))
     say(f"trial {number} of {workspace} is trial {folder.trial_id} here")
+    if (command := folder.read_command()) is not None:  # somebody else may have chosen it
+        say(f"its command there, in {printable(command.cwd)}: {printable(shlex.join(masked_arguments(command.argv)))}")
     login = find_login(workspace)
     add_variables(workspace_variables(login.url, login.token))
     return folder.trial_id
