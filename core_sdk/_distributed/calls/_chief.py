@@ -7,7 +7,7 @@ import logging
 import select
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -189,52 +189,35 @@ class ChiefChannel(StarChannel):
         frame = Frame(kind, call.operation, call.number, call.site, small)
         packed = None if rest else frame.packed()
         deadline = time.monotonic() + self.timeout_s
-        lost: list[int] = []
-        unsent: dict[_Member, Iterator[None]] = {}
+        lost = []
 
         def wait_to_send() -> None:
-            self._wait_to_send([member], call, deadline)
+            self._wait_to_send(member, call, deadline)
 
         with self._delivering:
             for member in self._members.values():
                 try:
                     if packed is not None and not member.data.is_sealed:
                         member.data.send_packed(packed, wait_to_send)
-                    elif next(sending := member.data.sending(frame, rest), True) is None:
-                        unsent[member] = sending
+                    else:
+                        member.data.send(frame, wait_to_send, rest)
                 except ConnectionEndedError:
                     lost.append(member.rank)
-            # To all at once, so that no member has to wait for another one that reads slowly.
-            while unsent:
-                for member in self._wait_to_send([*unsent], call, deadline):
-                    try:
-                        if next(unsent[member], True) is None:
-                            continue
-                    except ConnectionEndedError:
-                        lost.append(member.rank)
-                    del unsent[member]
         for rank in lost:
             self._fail_lost(rank, call)
 
-    def _wait_to_send(self, waiting: Sequence[_Member], call: CollectiveCall, deadline: float) -> list[_Member]:
-        """Waits for room in the sockets. Returns the members that have some.
-
-        Reads their announcements, since they may be blocked on sending.
-        """
+    def _wait_to_send(self, member: _Member, call: CollectiveCall, deadline: float) -> None:
+        """Waits for room in the socket. Reads the member's announcements, since it may be blocked on sending."""
         poller = select.poll()
         poller.register(self._state.wakeup, select.POLLIN)
-        for member in waiting:
-            poller.register(member.data, select.POLLIN | select.POLLOUT)
+        poller.register(member.data, select.POLLIN | select.POLLOUT)
         events = dict(poller.poll(milliseconds_until(deadline)))
         if not events:
-            self._time_out(msgspec.structs.replace(call, is_patient=False), [member.rank for member in waiting])
+            self._time_out(msgspec.structs.replace(call, is_patient=False), [member.rank])
         if self._state.wakeup.fileno() in events:
             self._heed_wakeup(call)
-        ready = [member for member in waiting if member.data.fileno() in events]
-        for member in ready:
-            if events[member.data.fileno()] & ~select.POLLOUT:
-                self._hear_announcement(member, call)
-        return ready
+        if events.get(member.data.fileno(), 0) & ~select.POLLOUT:
+            self._hear_announcement(member, call)
 
     def _hear_announcements(self) -> None:
         """Reads the announcements that have come, so that they do not fill the sockets and a wrong call is noticed."""
