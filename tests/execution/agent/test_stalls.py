@@ -277,3 +277,13 @@ def test_a_training_of_an_odd_rhythm_is_not_stalled(start: Start, home: Home) ->
     assert process.returncode == 0, output
     assert "stalled" not in output
     assert not home.trial(1).stall_path(1).exists()
+
+
+def test_figures_are_no_sign_of_life(start: Start, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of a rank that hangs goes on to record them, more often than the rank may be silent."""
+    monkeypatch.setenv("CORE_SDK_FIGURES_S", "0.1")
+    start(HANGING, "lock")
+
+    assert "it stands in train.py:12" in stalled(home)
+
+    assert '"profile"' in home.trial(1).journal_path(1).read_text()

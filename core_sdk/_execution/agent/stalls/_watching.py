@@ -83,18 +83,25 @@ class StallWatch(threading.Thread):
             self._tell(ranks, standing)
 
     def _signs(self) -> list[RankSigns]:
-        """Returns the signs of all ranks. Each record of the chief is one, too."""
+        """Returns the signs of all ranks. Each record of the chief is one, too, unless a thread has sampled it."""
         path = self._folder.journal_path(max(self._folder.attempts()))
         seen = path, size_bytes(path) or 0
-        if seen != self._journal:
+        if seen != self._journal and not self._has_only_figures(*seen):
             self._num_reports, self._reported_at = self._num_reports + 1, time.monotonic()
-            self._journal = seen
+        self._journal = seen
         return [
             each
             if each.rank
             else replace(each, count=each.count + self._num_reports, at=max(each.at, self._reported_at))
             for each in read_signs(self._directory)
         ]
+
+    def _has_only_figures(self, path: Path, size: int) -> bool:
+        if self._journal is None or self._journal[0] != path or size <= self._journal[1]:
+            return False
+        with path.open("rb") as file:
+            file.seek(self._journal[1])
+            return all(b'"profile"' in line for line in file.read(size - self._journal[1]).splitlines())
 
     def _pulse(self, each: RankSigns) -> Pulse:
         return self._pulses[each.rank, each.pid]
