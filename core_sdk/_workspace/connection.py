@@ -17,6 +17,7 @@ from core_sdk._workspace.wire import (
     VERSION,
     Allotted,
     Announcement,
+    AskedArchive,
     AskedCheckpoint,
     CheckpointArrival,
     Heard,
@@ -81,8 +82,18 @@ class WorkspaceConnection:
 
     def download(self, path: str, target: Path) -> None:
         """Writes a file of the page's into a new file. Raises `OSError`, too."""
+        self._download("GET", path, b"", target)
+
+    def fetch(self, asked: AskedArchive, target: Path) -> None:
+        """Writes the archive of a trial into a new file. Raises `OSError`, and the error of `export_trials`, too."""
+        self._download("POST", "fetch", msgspec.json.encode(asked), target)
+
+    def _download(self, method: str, path: str, body: bytes, target: Path) -> None:
+        address, timeout = f"{self.url}/api/v1/{path}", (_CONNECT_S, _ANSWER_S)
         try:
-            with self._session.get(f"{self.url}/api/v1/{path}", timeout=(_CONNECT_S, _ANSWER_S), stream=True) as answer:
+            with self._session.request(method, address, data=body, timeout=timeout, stream=True) as answer:
+                if answer.status_code == ASKED_WRONGLY:
+                    raise decode_error(answer.content).error()
                 if answer.status_code != 200:
                     raise self._failure(answer)
                 with target.open("xb") as file:

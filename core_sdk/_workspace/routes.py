@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import tempfile
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.files import explained, is_full
 from core_sdk._home import Home, View, open_view
+from core_sdk._home.moving.archive import export_trials
 from core_sdk._workspace.actions.requesting import HandedRequests
 from core_sdk._workspace.presence import Presence
 from core_sdk._workspace.questions import QUESTIONS, Question, ToldError, encode_error
@@ -31,6 +35,7 @@ from core_sdk._workspace.wire import (
     MOST_TRIALS,
     VERSION,
     Announcement,
+    AskedArchive,
     AskedCheckpoint,
     DamagedRequestError,
     Heard,
@@ -101,9 +106,31 @@ def asking_routes(home: Home) -> list[Route]:
     ]
 
 
+def fetching_routes(home: Home) -> list[Route]:
+    """Returns the route by which a trial that has ended is fetched, as `core-sdk trial export` writes it.
+
+    Its command is not masked, as on a page, so that it is for those who may write.
+    """
+    decode_asked = json_decoder(AskedArchive)
+
+    def fetch(body: bytes) -> Response:
+        trial_id = decode_asked(body).trial_id
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="core-sdk-fetch-"))
+            archive = Path(directory) / "trial.tar"
+            try:
+                export_trials(home, [trial_id], archive)
+            except CoreSDKError as error:
+                return Response(encode_error(ToldError.of(error)), ASKED_WRONGLY, media_type=_MESSAGE_PACK)
+            sent = BackgroundTask(stack.pop_all().close)
+        return FileResponse(archive, media_type="application/x-tar", background=sent)
+
+    return [Route("/fetch", _door(fetch), methods=["POST"])]
+
+
 def workspace_routes(home: Home) -> list[Route]:
     """Returns all routes of a workspace that programs call."""
-    return [*receiving_routes(home), *asking_routes(home)]
+    return [*receiving_routes(home), *fetching_routes(home), *asking_routes(home)]
 
 
 def _door(act: Callable[[bytes], Response]) -> Callable[[Request], object]:

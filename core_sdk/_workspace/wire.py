@@ -137,6 +137,12 @@ class Heard(msgspec.Struct, frozen=True):
     """All of which the workspace does not know the outcome."""
 
 
+class AskedArchive(msgspec.Struct, frozen=True):
+    """Asks for the archive of a trial, by its number in the workspace."""
+
+    trial_id: int
+
+
 class PieceHead(msgspec.Struct, frozen=True):
     """The line before a piece of a file."""
 

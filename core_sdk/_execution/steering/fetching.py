@@ -12,20 +12,23 @@ from core_sdk._home import Home, TrialFolder
 from core_sdk._home.moving.archive import import_trials
 from core_sdk._home.pushes import find_login
 from core_sdk._workspace.connection import WorkspaceConnection
+from core_sdk._workspace.wire import AskedArchive
 from core_sdk.errors import WorkspaceError
 
 
 def fetch(home: Home, workspace: str, number: int) -> TrialFolder:
     """Takes a trial of a workspace into the home: its records, the code of a try, and the checkpoints that lie there.
 
-    A trial that is here already, since it was fetched before or was sent from here, stays as it is. Raises
-    `WorkspaceError`, `UnknownWorkspaceError`, `RecordDamagedError` or `CodeDamagedError`.
+    A trial that is here already, since it was fetched before or was sent from here, stays as it is.
+
+    Raises `WorkspaceError`, `UnknownWorkspaceError`, `TrialNotFoundError`, `TrialRunningError`, `RecordDamagedError` or
+    `CodeDamagedError`.
     """
     found = find_login(workspace)
     with tempfile.TemporaryDirectory(prefix="core-sdk-fetch-") as directory:
         archive = Path(directory) / "trial.tar"
         with WorkspaceConnection(found.url, found.token) as connection:
-            connection.download(f"trials/{number}/archive", archive)
+            connection.fetch(AskedArchive(number), archive)
         merged = import_trials(home, archive)
     known = merged.known | merged.taken
     if number not in known:

@@ -45,9 +45,6 @@ LINKED = (
 )
 """The questions that are about one trial only, which a link to that trial answers."""
 
-OF_WRITERS = ("/trials/{trial_id}/archive",)
-"""Questions that only writers may ask: with secrets in commands, for instance, which a page masks."""
-
 NOT_IN_A_LAB = (
     # The server neither starts nor ends a training: whoever writes could let it run any command. What it is asked to do
     # to a trial, it asks of the home that has sent the trial.
@@ -148,7 +145,7 @@ def of_workspace() -> list[GuardedRoute]:
 def _need(route: Route) -> Need:
     if route.path in NOT_IN_A_LAB:
         return "another_server"
-    return "writer" if isinstance(route, Action) or route.path in OF_WRITERS else "reader"
+    return "writer" if isinstance(route, Action) else "reader"
 
 
 def of_writers(routes: Iterable[Mounted]) -> list[GuardedRoute]:

@@ -88,7 +88,7 @@ def test_commands_show_a_workspace_as_they_show_a_home(home: Home, cli: Cli, tmp
             there, here = cli("--workspace", url, *command, **empty), cli(*command)
             assert (there.status, there.output, there.errors) == (here.status, here.output, here.errors), command
         described = cli("--workspace", url, "trial", "describe", "1", **empty)
-        refused = cli("--workspace", url, "trial", "logs", "1", **empty)
+        refused = cli("--workspace", url, "trial", "tensorboard", "1", **empty)
 
     assert (described.status, "digits" in described.output) == (0, True)
     assert refused.status == 1

@@ -49,11 +49,7 @@ def wanted(asker: str, route: GuardedRoute, *, is_of_lab: bool) -> str:
         is_its_own = path in ("/session", "/ticket", "/home") or (route.method == "GET" and path in LINKED)
         return "" if is_its_own else "not_allowed"
     is_for_owners = path.startswith("/people")
-    is_for_writers = (
-        path.startswith("/links")
-        or (path.endswith("/archive") and "/trials/" in path)
-        or (route.method != "GET" and route.path not in READERS_POSTS)
-    )
+    is_for_writers = path.startswith("/links") or (route.method != "GET" and route.path not in READERS_POSTS)
     least = 2 if is_for_owners else 1 if is_for_writers else 0
     return "" if ("reader", "writer", "owner").index(asker) >= least else "not_allowed"
 
@@ -97,7 +93,7 @@ def problem_of(answer: Answer) -> str:
 
 
 def path_of_records(route: GuardedRoute) -> bool:
-    return route.path.startswith(("/api/v1/push/", "/api/v1/ask/"))
+    return route.path.startswith(("/api/v1/push/", "/api/v1/fetch", "/api/v1/ask/"))
 
 
 def test_all_routes_of_the_application_are_in_the_table(lab: LabVisitor) -> None:
@@ -105,7 +101,7 @@ def test_all_routes_of_the_application_are_in_the_table(lab: LabVisitor) -> None
     entries = {(one.path, one.method): one for one in lab.door.of_workspaces.routes}
 
     assert {one.path for one in entries.values() if one.is_of_records and one.need == "writer"} == {
-        f"/api/v1/push/{name}" for name in ("trials", "pieces", "checkpoints", "running")
+        f"/api/v1/{name}" for name in ("push/trials", "push/pieces", "push/checkpoints", "push/running", "fetch")
     }
     assert {(f"/api/v1{one.path}", one.method) for one in ROUTES} <= entries.keys()
     of_readers = {one.path for one in entries.values() if one.method != "GET" and one.need == "reader"}

@@ -28,7 +28,6 @@ ROUTES = (
     Route("/runs", runs.runs),
     Route("/trials/{trial_id}", trials.trial),
     Route("/trials/{trial_id}/attempts", trials.attempts),
-    Route("/trials/{trial_id}/archive", trials.archive),
     Route("/trials/{trial_id}/requests", trials.requests),
     Route("/trials/{trial_id}/time", times.trial_time),
     Route("/trials/{trial_id}/metrics", metrics.metrics),

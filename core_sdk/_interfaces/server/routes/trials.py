@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from starlette.background import BackgroundTask
-from starlette.responses import FileResponse
 
 from core_sdk._ground.masking import masked_arguments
 from core_sdk._ground.records import Source
@@ -69,24 +64,6 @@ class TrialAnswer(msgspec.Struct, frozen=True):
     working_directory: str | None
     problem: str
     """The problem with a file of the trial that could not be read; empty if there is none."""
-
-
-def archive(shared: SharedView, trial_id: Id) -> FileResponse:
-    """Returns a trial that has ended, with its code and the checkpoints that lie here, as `trial export` writes it."""
-    from core_sdk._home.moving.archive import export_trials  # what other questions do not need
-
-    directory = Path(tempfile.mkdtemp(prefix="core-sdk-download-"))
-    try:
-        export_trials(shared.home, [trial_id], directory / "trial.tar")
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
-    return FileResponse(
-        directory / "trial.tar",
-        media_type="application/x-tar",
-        filename=f"trial-{trial_id}.tar",
-        background=BackgroundTask(shutil.rmtree, directory, ignore_errors=True),
-    )
 
 
 class RequestRow(msgspec.Struct, frozen=True):
