@@ -34,7 +34,7 @@ WAYS = {
     "uninterrupted": (HANGING, "train.py:26"),
     "save": (HANGING, "train.py:29"),
     "fork": (LOADING, "whose worker"),
-    "lines": (HANGING, "loops in train.py:36 search()"),
+    "lines": (HANGING, "s in train.py:3"),  # "loops in", or "stands in" if it was in one line each time
     "collective": (RANKS, "ranks 0 and 2 wait for it in allgather"),
 }
 RANKS_COMMAND = ["-m", "launch.torch_distributed", "--nproc-per-node", "3", "--", sys.executable]
