@@ -89,7 +89,7 @@ def compare_at_gaps(gaps_ms: Sequence[float], seconds: float) -> None:
         report = core_context.train.report_training_metrics
         steps = itertools.count(1)
         for gap_ms in gaps_ms:
-            num_turns = max(10, round(seconds / (2 * gap_ms / 1e3)))
+            num_turns = max(10, round(seconds / (2 * max(gap_ms, 0.05) / 1e3)))
             turns = [(after_gap(bare, steps, gap_ms), after_gap(report, steps, gap_ms)) for _ in range(num_turns)]
             bare_us, ours_us = (statistics.median(each) for each in zip(*turns, strict=True))
             compared = f"bare {bare_us:6.1f} µs   report {ours_us:6.1f} µs   ratio {ours_us / bare_us:.2f}"

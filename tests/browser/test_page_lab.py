@@ -91,7 +91,7 @@ def test_an_owner_makes_tokens_and_one_time_links(server: LabServer, page: Page)
 @needs("browser")
 def test_a_link_shows_one_trial_to_whoever_has_it(server: LabServer, page: Page) -> None:
     """A link opens its trial, without buttons, and neither the table nor another trial."""
-    secret, _ = server.lab.people.issue("link", "ada", DAY_S, workspace="vision", role="reader", trial_id=1)
+    secret, _ = server.lab.people.issue("link", "ada", DAY_S, workspace="vision", role="reader", only=("trial", 1))
 
     page.goto(f"{server.url}/w/vision/#token={secret}/trials/1")
 
@@ -101,6 +101,19 @@ def test_a_link_shows_one_trial_to_whoever_has_it(server: LabServer, page: Page)
     page.goto(f"{server.url}/w/vision/#/trials/2")
     expect(page.get_by_text("your role does not allow this").first).to_be_visible()
     expect(page.get_by_text("trial-1")).to_have_count(0)
+
+
+@needs("browser")
+def test_a_link_shows_one_report_to_whoever_has_it(server: LabServer, page: Page) -> None:
+    """A link opens the report of an experiment, which is shown in a frame of its own, and nothing else."""
+    secret, _ = server.lab.people.issue("link", "ada", DAY_S, workspace="vision", role="reader", only=("report", 1))
+
+    page.goto(f"{server.url}/w/vision/#token={secret}/experiments/1/report")
+
+    expect(page.frame_locator("iframe[title=Report]").get_by_role("heading", level=1)).to_be_visible()
+    assert secret not in page.url
+    page.goto(f"{server.url}/w/vision/#/experiments/1")
+    expect(page.get_by_text("your role does not allow this").first).to_be_visible()
 
 
 @needs("browser")

@@ -254,12 +254,12 @@ class Door:
         is_for_all = bool(fitting) and all(one.need == "nothing" for one in fitting)
         grant = request.state.passing.grant = None if is_for_all else self._grant(request, path)
         for route in fitting or routes:  # should an address be of several routes, all must allow it
-            _check(judge(grant, route.need, workspace, route.trial_id_in(path, grant)))
+            _check(judge(grant, route.need, workspace, route.subject_in(path, grant)))
         if not fitting:
             if grant is None:
                 raise refusal("unknown_asker")
             if workspace is not None:
-                _check(judge(grant, "reader", workspace, grant.trial_id))
+                _check(judge(grant, "reader", workspace, grant.only))
             raise HTTPException(405 if routes else 404)
         route = fitting[0]
         if method != "GET" and not self._is_meant(request, route):
@@ -378,7 +378,7 @@ class Door:
     async def _answer_home(self, request: Request) -> Response:
         """Says what a workspace holds.
 
-        Nobody is told where the server keeps it, and a link tells of its trial only.
+        Nobody is told where the server keeps it, and a link tells of its trial or report only.
         """
         passed: Passed = request.state.passed
         name = passed.workspace or ""
@@ -386,7 +386,7 @@ class Door:
         if workspace is None:
             raise refusal("unknown_workspace")
         set_asker(passed.asker)
-        if passed.grant is not None and passed.grant.trial_id is not None:
+        if passed.grant is not None and passed.grant.only is not None:
             return json_answer(HomeAnswer(name, __version__, 1, 0, 0, 0, [], False, False, None, list(REFUSED)))
         answer = await run_in_threadpool(home, workspace.shared)
         return json_answer(msgspec.structs.replace(answer, location=name, refuses=list(REFUSED)))

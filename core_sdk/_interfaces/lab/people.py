@@ -16,7 +16,7 @@ import msgspec
 from core_sdk._ground.alive import file_lock
 from core_sdk._ground.decoding import json_decoder
 from core_sdk._ground.files import read_regular, write_atomically
-from core_sdk._interfaces.lab.roles import ROLES, Grant, Role, lesser
+from core_sdk._interfaces.lab.roles import ROLES, Grant, Role, Subject, lesser
 from core_sdk.errors import CoreSDKError
 
 FORMAT = 1
@@ -49,9 +49,18 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
     """The most that it allows, of what the person may do; of an invitation, the role that it gives."""
     trial_id: int | None = None
     """The only trial that a link opens."""
+    experiment_id: int | None = None
+    """The only experiment whose report a link opens."""
     parent: str = ""
     """The credential by which it was got: it ends with that one."""
     label: str = ""
+
+    @property
+    def only(self) -> Subject | None:
+        """What a link opens; None for all else, which is not confined."""
+        if self.trial_id is not None:
+            return "trial", self.trial_id
+        return None if self.experiment_id is None else ("report", self.experiment_id)
 
     def is_valid(self, now: float) -> bool:
         return self.expires is None or now < self.expires
@@ -99,7 +108,7 @@ class People(msgspec.Struct, frozen=True, dict=True):
             for name, role in self.roles_of(credential.person).items()
             if credential.workspace in ("", name)
         }
-        return Grant(credential.person, roles, credential.id, credential.trial_id)
+        return Grant(credential.person, roles, credential.id, credential.only)
 
     def roles_of(self, person: str) -> dict[str, Role]:
         return {name: members[person] for name, members in self.members.items() if person in members}
@@ -150,7 +159,7 @@ class PeopleFile:
         *,
         workspace: str = "",
         role: Role | None = None,
-        trial_id: int | None = None,
+        only: Subject | None = None,
         parent: str = "",
         label: str = "",
     ) -> tuple[str, Credential]:
@@ -162,8 +171,19 @@ class PeopleFile:
         secret = f"{PREFIX}{secrets.token_hex(_SECRET_BYTES)}"
         now = time.time()
         expires = None if lasts_s is None else now + lasts_s
+        opened = {} if only is None else dict([only])
         made = Credential(
-            secrets.token_hex(_ID_BYTES), kind, person, now, expires, workspace, role, trial_id, parent, label
+            secrets.token_hex(_ID_BYTES),
+            kind,
+            person,
+            now,
+            expires,
+            workspace,
+            role,
+            trial_id=opened.get("trial"),
+            experiment_id=opened.get("report"),
+            parent=parent,
+            label=label,
         )
 
         def add(people: People) -> People:

@@ -20,7 +20,7 @@ from core_sdk._interfaces.lab import oidc
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.last_uses import LastUses
 from core_sdk._interfaces.lab.people import INVITATION_S, Credential, invitation_address
-from core_sdk._interfaces.lab.roles import ROLES, Grant, Role
+from core_sdk._interfaces.lab.roles import ROLES, Grant, Role, Subject
 from core_sdk._interfaces.lab.routes import GuardedRoute, Passed
 from core_sdk._interfaces.lab.site import Site
 from core_sdk._interfaces.server.app import PREFIX, json_answer, read_json
@@ -58,7 +58,10 @@ class TokenBody(_Body, frozen=True):
 
 
 class LinkBody(_Body, frozen=True):
-    trial_id: Annotated[int, msgspec.Meta(ge=1)]
+    """What a link opens: a trial, or the report of an experiment."""
+
+    trial_id: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    experiment_id: Annotated[int, msgspec.Meta(ge=1)] | None = None
     days: Days = 30.0
     label: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
@@ -85,6 +88,7 @@ class CredentialRow(msgspec.Struct, frozen=True):
     workspace: str
     role: str | None
     trial_id: int | None
+    experiment_id: int | None
     label: str
     last_used: float | None
 
@@ -218,7 +222,7 @@ class PeopleRoutes:
                 SESSION_S,
                 workspace=found.workspace,
                 role=found.role,
-                trial_id=found.trial_id,
+                only=found.only,
                 parent=found.id,
             )
         )
@@ -273,7 +277,16 @@ class PeopleRoutes:
         passed = _passed(request)
         grant, workspace = passed.grant, passed.workspace or ""
         home = self._lab.home(workspace)
-        await run_in_threadpool(lambda: home.trial(body.trial_id).read_record())
+        only: Subject
+        if body.trial_id is not None and body.experiment_id is None:
+            await run_in_threadpool(home.trial(body.trial_id).read_record)
+            only, view = ("trial", body.trial_id), f"trials/{body.trial_id}"
+        elif body.experiment_id is not None and body.trial_id is None:
+            await run_in_threadpool(home.experiment(body.experiment_id).read)
+            only, view = ("report", body.experiment_id), f"experiments/{body.experiment_id}/report"
+        else:
+            words = "a link opens a trial, or the report of an experiment: give trial_id or experiment_id"
+            raise RequestError(400, "bad_value", words)
         secret, made = await run_in_threadpool(
             lambda: self._lab.people.issue(
                 "link",
@@ -281,11 +294,11 @@ class PeopleRoutes:
                 body.days * 86400,
                 workspace=workspace,
                 role="reader",
-                trial_id=body.trial_id,
+                only=only,
                 label=body.label,
             )
         )
-        address = f"{self._site.url}/w/{workspace}/#token={secret}/trials/{body.trial_id}"
+        address = f"{self._site.url}/w/{workspace}/#token={secret}/{view}"
         return json_answer({"id": made.id, "address": address})
 
     async def _revoke_link(self, request: Request) -> Response:
@@ -337,6 +350,7 @@ class PeopleRoutes:
                 one.workspace,
                 one.role,
                 one.trial_id,
+                one.experiment_id,
                 one.label,
                 self._last_uses.of(one.id),
             )

@@ -18,6 +18,10 @@ Need = Literal["nothing", "person", "metrics", "reader", "writer", "owner", "ano
 Verdict = Literal["yes", "unknown_asker", "unknown_workspace", "no", "not_in_a_lab"]
 
 
+Subject = tuple[Literal["trial", "report"], int]
+"""What a link opens: the trial of this number, or the report of the experiment of this number."""
+
+
 @dataclass(frozen=True)
 class Grant:
     """What one asker may do: their role in each workspace, and what confines it."""
@@ -26,24 +30,24 @@ class Grant:
     roles: dict[str, Role]
     credential_id: str = ""
     """The token, session or link by which they ask; empty if a proxy has named them."""
-    trial_id: int | None = None
-    """The only trial that they may see."""
+    only: Subject | None = None
+    """The only thing that they may see."""
     is_for_metrics: bool = False
     """Whether they may ask for the figures of the server, and for nothing else."""
 
     @property
     def is_person(self) -> bool:
-        return not self.is_for_metrics and self.trial_id is None
+        return not self.is_for_metrics and self.only is None
 
 
 def lesser(one: Role, other: Role) -> Role:
     return min(one, other, key=ROLES.index)
 
 
-def judge(grant: Grant | None, need: Need, workspace: str | None = None, trial_id: int | None = None) -> Verdict:
+def judge(grant: Grant | None, need: Need, workspace: str | None = None, subject: Subject | None = None) -> Verdict:
     """Returns whether a route that needs this may be answered, and otherwise why not.
 
-    `trial_id` is the only trial that the route tells about; None if it tells about others, too.
+    `subject` is the only thing that the route tells about; None if it tells about others, too.
     """
     if need == "nothing":
         return "yes"
@@ -58,6 +62,6 @@ def judge(grant: Grant | None, need: Need, workspace: str | None = None, trial_i
         return "unknown_workspace"
     if need == "another_server":
         return "not_in_a_lab"
-    if grant.trial_id is not None and not (need == "reader" and trial_id == grant.trial_id):
+    if grant.only is not None and not (need == "reader" and subject == grant.only):
         return "no"
     return "yes" if ROLES.index(role) >= ROLES.index(need) else "no"

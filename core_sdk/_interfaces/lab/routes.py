@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +18,7 @@ from starlette.routing import Route as Mounted
 from starlette.routing import compile_path
 
 from core_sdk._home import Home
-from core_sdk._interfaces.lab.roles import Grant, Need, judge
+from core_sdk._interfaces.lab.roles import Grant, Need, Subject, judge
 from core_sdk._interfaces.server.app import PREFIX
 from core_sdk._interfaces.server.route import Action, Route
 from core_sdk._interfaces.server.routes.table import ROUTES
@@ -45,6 +46,9 @@ LINKED = (
 )
 """The questions that are about one trial only, which a link to that trial answers."""
 
+REPORT = "/experiments/{experiment_id}/report"
+"""The question that a link to the report of an experiment answers."""
+
 NOT_IN_A_LAB = (
     # The server neither starts nor ends a training: whoever writes could let it run any command. What it is asked to do
     # to a trial, it asks of the home that has sent the trial.
@@ -71,8 +75,8 @@ class GuardedRoute:
     """Below `/w/NAME` for a route of a workspace, with its ids in braces."""
     method: str
     need: Need
-    is_of_one_trial: bool = False
-    """Whether it tells about the trial in its path, and about nothing else."""
+    subject: Literal["trial", "report"] | None = None
+    """What it tells about, by the number in its path, if it tells about nothing else."""
     is_of_nothing: bool = False
     """Whether it tells about no trial, so that whoever has a link may call it."""
     endpoint: Endpoint | None = None
@@ -88,12 +92,14 @@ class GuardedRoute:
         found = self.pattern.fullmatch(path)
         return found.groupdict() if found else {}
 
-    def trial_id_in(self, path: str, grant: Grant | None) -> int | None:
-        """Returns the only trial that the answer is about; None if it is about others, too."""
+    def subject_in(self, path: str, grant: Grant | None) -> Subject | None:
+        """Returns the only thing that the answer is about; None if it is about others, too."""
         if self.is_of_nothing:
-            return None if grant is None else grant.trial_id
-        text = self.ids_in(path).get("trial_id", "") if self.is_of_one_trial else ""
-        return int(text) if re.fullmatch(r"[1-9][0-9]{0,17}", text) else None
+            return None if grant is None else grant.only
+        if self.subject is None:
+            return None
+        text = self.ids_in(path)["trial_id" if self.subject == "trial" else "experiment_id"]
+        return (self.subject, int(text)) if re.fullmatch(r"[1-9][0-9]{0,17}", text) else None
 
 
 @dataclass(frozen=True)
@@ -135,11 +141,17 @@ def of_workspace() -> list[GuardedRoute]:
             PREFIX + one.path,
             one.method,
             _need(one),
-            is_of_one_trial=one.path in LINKED and one.method == "GET",
+            subject=_subject(one),
         )
         for one in ROUTES
         if one.path not in OWN
     ]
+
+
+def _subject(route: Route) -> Literal["trial", "report"] | None:
+    if route.method != "GET":
+        return None
+    return "report" if route.path == REPORT else "trial" if route.path in LINKED else None
 
 
 def _need(route: Route) -> Need:

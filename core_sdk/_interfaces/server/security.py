@@ -52,8 +52,8 @@ HEADERS: Mapping[str, str] = {
 FRAME_HEADERS: Mapping[str, str] = {
     "content-security-policy": (
         "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
-        "style-src 'unsafe-inline'; img-src data: blob:; font-src data:; form-action 'none'; base-uri 'none'; "
-        "frame-ancestors 'self'"
+        "style-src 'unsafe-inline'; img-src data: blob:; media-src data:; font-src data:; form-action 'none'; "
+        "base-uri 'none'; frame-ancestors 'self'"
     ),
     "x-frame-options": "SAMEORIGIN",
 }

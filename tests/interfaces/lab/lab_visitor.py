@@ -17,6 +17,7 @@ from interfaces.server.visitor import PAGE, Answer, request
 from core_sdk._interfaces.lab.door import Door
 from core_sdk._interfaces.lab.folder import Lab
 from core_sdk._interfaces.lab.people import People
+from core_sdk._interfaces.lab.roles import Subject
 from core_sdk._interfaces.lab.site import Site
 from core_sdk._interfaces.server.pages import PageFile
 from core_sdk._workspace.routes import workspace_routes
@@ -32,8 +33,10 @@ SITE = Site(
 LAB_PAGE = PageFile(b"<!doctype html><title>lab</title>", "text/html; charset=utf-8", '"3"')
 DAY_S = 86400.0
 NOBODIES = ("nobody", "expired", "revoked")
-ASKERS = (*NOBODIES, "reader", "writer", "owner", "stranger", "link", "invited", "prometheus")
-"""A stranger owns another workspace, the link opens trial 1 of this one, and the invited one has not come yet."""
+ASKERS = (*NOBODIES, "reader", "writer", "owner", "stranger", "link", "report", "invited", "prometheus")
+"""A stranger owns another workspace, and the invited one has not come yet.
+
+The link opens trial 1 of this workspace, and that to a report the report of experiment 1."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,10 @@ class LabVisitor:
         people.set_role("speech", "stranger", "owner")
         self.secrets = {person: self.token("vision", person) for person in ("reader", "writer", "owner")}
         self.secrets["stranger"] = self.token("speech", "stranger")
-        self.secrets["link"] = people.issue("link", "writer", DAY_S, workspace="vision", role="reader", trial_id=1)[0]
+        opened: dict[str, Subject] = {"link": ("trial", 1), "report": ("report", 1)}
+        for name, only in opened.items():
+            link = people.issue("link", "writer", DAY_S, workspace="vision", role="reader", only=only)
+            self.secrets[name] = link[0]
         self.secrets["revoked"], revoked = people.issue("token", "owner", DAY_S, workspace="vision")
         people.revoke(revoked.id)
         self.secrets["expired"], expired = people.issue("token", "owner", DAY_S, workspace="vision")

@@ -10,7 +10,7 @@ import pytest
 from interfaces.lab.lab_visitor import ASKERS, LAB_PAGE, NOBODIES, Asked, LabVisitor
 from interfaces.server.visitor import PAGE, Answer
 
-from core_sdk._interfaces.lab.routes import LINKED, NOT_IN_A_LAB, GuardedRoute
+from core_sdk._interfaces.lab.routes import LINKED, NOT_IN_A_LAB, REPORT, GuardedRoute
 from core_sdk._interfaces.server.route import Action
 from core_sdk._interfaces.server.routes.table import ROUTES
 from core_sdk._workspace.questions import QUESTIONS
@@ -40,13 +40,14 @@ def wanted(asker: str, route: GuardedRoute, *, is_of_lab: bool) -> str:
         return "no_token"
     if is_of_lab:
         is_metrics = path == "/metrics"
-        return "" if (asker != "link" and is_metrics == (asker == "prometheus")) else "not_allowed"
+        return "" if (asker not in ("link", "report") and is_metrics == (asker == "prometheus")) else "not_allowed"
     if asker in ("stranger", "prometheus"):
         return "no_such_workspace"
     if path in NOT_IN_A_LAB:
         return "not_in_a_lab"
-    if asker == "link":
-        is_its_own = path in ("/session", "/ticket", "/home") or (route.method == "GET" and path in LINKED)
+    if asker in ("link", "report"):
+        opened = LINKED if asker == "link" else (REPORT,)
+        is_its_own = path in ("/session", "/ticket", "/home") or (route.method == "GET" and path in opened)
         return "" if is_its_own else "not_allowed"
     is_for_owners = path.startswith("/people")
     is_for_writers = path.startswith("/links") or (route.method != "GET" and route.path not in READERS_POSTS)
@@ -133,7 +134,7 @@ def test_what_is_in_no_table_is_not_answered(lab: LabVisitor) -> None:
 
 def test_a_link_opens_its_own_trial_only(lab: LabVisitor) -> None:
     """A link to trial 1 answers nothing about another trial, nor in another workspace."""
-    of_trials = [one for one in lab.door.of_workspaces.routes if one.is_of_one_trial]
+    of_trials = [one for one in lab.door.of_workspaces.routes if one.subject == "trial"]
 
     own = [lab.ask("link", "GET", address_of(one)).status for one in of_trials]
     others = [
@@ -148,6 +149,21 @@ def test_a_link_opens_its_own_trial_only(lab: LabVisitor) -> None:
     assert set(others) == {"not_allowed"}
     assert set(odd) == {403}
     assert lab.ask("link", "GET", "/w/speech/api/v1/trials/1").problem == "no_such_workspace"
+
+
+def test_a_link_to_a_report_opens_that_report_only(lab: LabVisitor) -> None:
+    """It answers with the document, about no other experiment, and neither does the session that a page makes of it."""
+    session = lab.ask("report", "GET", "/w/vision/api/v1/session").json["key"]
+    lab.secrets["page"] = session or lab.secrets["report"]
+
+    for asker in ("report", "page"):
+        own = lab.ask(asker, "GET", "/w/vision/api/v1/experiments/1/report")
+        others = [f"/w/vision/api/v1/{path}" for path in ("experiments/2/report", "experiments/1", "trials/1", "runs")]
+
+        assert own.status == 200 and "<h1>" in own.json["html"]
+        assert {lab.ask(asker, "GET", path).problem for path in others} == {"not_allowed"}
+        assert lab.ask(asker, "GET", "/w/speech/api/v1/experiments/1/report").problem == "no_such_workspace"
+    assert session
 
 
 def test_a_workspace_of_others_cannot_be_told_from_one_that_is_missing(lab: LabVisitor) -> None:

@@ -166,6 +166,19 @@ def test_a_link_to_a_trial_can_be_revoked(lab: LabVisitor) -> None:
     assert lab.act("writer", "/w/vision/api/v1/links/actions/create", trial_id=99).status == 404
 
 
+def test_a_link_opens_a_trial_or_a_report(lab: LabVisitor) -> None:
+    """The address of a link leads to the one thing that it was made for, which must be there."""
+    path = "/w/vision/api/v1/links/actions/create"
+
+    made = lab.act("writer", path, experiment_id=1, days=1).json
+
+    assert re.fullmatch(rf"https://{HOST}/w/vision/#token={SECRET}/experiments/1/report", made["address"])
+    assert lab.act("writer", path, experiment_id=99).status == 404
+    assert lab.act("writer", path).problem == "bad_value"
+    assert lab.act("writer", path, trial_id=1, experiment_id=1).problem == "bad_value"
+    assert lab.act("reader", path, experiment_id=1).problem == "not_allowed"
+
+
 def test_a_named_proxy_says_who_asks(lab: LabVisitor) -> None:
     """The header of a named proxy is believed, and ignored from everybody else."""
     assert lab.ask("nobody", "GET", ME, client=PROXY, x_forwarded_user="reader").json["workspaces"] == {

@@ -101,7 +101,7 @@ class StallWatch(threading.Thread):
             return False
         with path.open("rb") as file:
             file.seek(self._journal[1])
-            return all(b'"profile"' in line for line in file.read(size - self._journal[1]).splitlines())
+            return all(b'"type":"profile"' in line for line in file.read(size - self._journal[1]).splitlines())
 
     def _pulse(self, each: RankSigns) -> Pulse:
         return self._pulses[each.rank, each.pid]

@@ -11,6 +11,7 @@ import msgspec
 
 from core_sdk._analysis.charts.curves import read_curves
 from core_sdk._analysis.charts.horizontal_axis import Series
+from core_sdk._analysis.reports import report_html
 from core_sdk._analysis.studies import Board, best_curve, read_board, tree_of
 from core_sdk._execution.experiments.picture import SearchPicture
 from core_sdk._execution.experiments.submitted import SubmittedExperiment
@@ -188,6 +189,11 @@ class StudyAnswer(msgspec.Struct, frozen=True):
     """The depth of each of these tries in the tree."""
     best_curve: list[tuple[float, float]]
     """The best value over the seconds since the first try, as the corners of its steps."""
+
+
+class ReportAnswer(msgspec.Struct, frozen=True):
+    html: str
+    """A document of its own, which refers to nothing outside of itself. Secrets are masked."""
 
 
 class ImportanceQuery(Query, frozen=True):
@@ -372,6 +378,11 @@ def study(shared: SharedView, experiment_id: Id) -> StudyAnswer:
         [depth for depth, _ in branches],
         best_curve(board),
     )
+
+
+def report(shared: SharedView, experiment_id: Id) -> ReportAnswer:
+    """Returns the experiment as one document, as `core-sdk report` writes it."""
+    return ReportAnswer(report_html(shared.home, experiment_id))
 
 
 def _asked(shared: SharedView, experiment_id: int, asked: str) -> tuple[str, str, SearcherMetric] | None:

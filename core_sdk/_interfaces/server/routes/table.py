@@ -50,6 +50,7 @@ ROUTES = (
     Route("/experiments/{experiment_id}/importance", experiments.importance),
     Route("/experiments/{experiment_id}/variations", experiments.variations),
     Route("/experiments/{experiment_id}/study", experiments.study),
+    Route("/experiments/{experiment_id}/report", experiments.report),
     Route("/experiments/{experiment_id}/retention", checkpoints.retention),
     Route("/experiments/{experiment_id}/configuration", code.configuration),
     Route("/experiments/{experiment_id}/code", code.code),

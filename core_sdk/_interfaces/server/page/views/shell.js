@@ -14,6 +14,7 @@ import { useTheme } from "../state/theme.js";
 import { Runs } from "./runs/runs.js";
 import { Trial } from "./trial/trial.js";
 import { Experiment } from "./experiment/experiment.js";
+import { Report } from "./experiment/report.js";
 import { Compare } from "./compare.js";
 import { Model } from "./models/model.js";
 import { Models } from "./models/models.js";
@@ -92,6 +93,7 @@ const Reading = ({ reading: { num_read: numRead, num_trials: numTrials, num_poin
 function View({ path: [name = "runs", id = "", tab = ""] }) {
   if (name === "runs") return html`<${Runs} />`;
   if (name === "trials" && id) return html`<${Trial} key=${id} id=${id} tab=${tab} />`;
+  if (name === "experiments" && id && tab === "report") return html`<${Report} key=${id} id=${id} />`;
   if (name === "experiments" && id) return html`<${Experiment} key=${id} id=${id} tab=${tab} />`;
   if (name === "compare") return html`<${Compare} />`;
   if (name === "models") return id ? html`<${Model} key=${id} id=${id} version=${tab} />` : html`<${Models} />`;

@@ -93,6 +93,7 @@ function Head({ found: { experiment, best, metric, num_labels: numLabels }, onDo
         ${best && html`<span>best ${metric} <b>${formatNumber(best.value)}</b> in <a href=${linkTo(["trials", best.trial_id])}>trial ${best.trial_id}</a></span>`}
         <span title=${formatTime(experiment.created)}>created ${formatAge(experiment.created)}</span>
         ${experiment.parent && html`<span>forked from <a href=${linkTo(["experiments", experiment.parent])}>experiment ${experiment.parent}</a></span>`}
+        <span><a href=${linkTo(["experiments", experiment.experiment_id, "report"])}>report</a></span>
         ${search?.reason && html`<span class="reason" title=${search.reason}>${search.reason}</span>`}
       </div>
     </header>
