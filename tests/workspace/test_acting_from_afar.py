@@ -25,17 +25,17 @@ from core_sdk._workspace.pushing import Pusher
 from core_sdk.errors import CoreSDKError
 
 TRAINING = """
-import sys, time
+import signal, sys, time
 from core_sdk import core
 
 with core.init(name="digits", workspace="vision") as ctx:
-    step = 0
+    step, blocked = 0, len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     if (latest := ctx.info.latest_checkpoint) is not None:
         with ctx.checkpoint.restore_path(latest) as path:
             step = int((path / "weights").read_text())
     while not ctx.preempt.should_preempt():
         step += 1
-        ctx.train.report_training_metrics(steps_completed=step, metrics={"loss": 1 / step})
+        ctx.train.report_training_metrics(steps_completed=step, metrics={"loss": 1 / step, "blocked": blocked})
         time.sleep(0.05)
     with ctx.checkpoint.store_path({"steps_completed": step}) as (path, _):
         (path / "weights").write_text(str(step))
@@ -116,6 +116,9 @@ def test_a_trial_is_paused_and_resumed_from_afar(lab: LabServer, home: Home, tmp
     assert {one.outcome for one in asked} == {"done"}
     with open_view(home) as view:
         assert view.trial(1).labels == ("good",)
+    journal = home.folder(1).journal_path(2)
+    wait_for(lambda: '"blocked":' in journal.read_text())
+    assert '"blocked":0' in journal.read_text()  # signals reach a training that somebody has resumed from afar
 
 
 def test_what_people_change_in_a_workspace_needs_no_other_machine(lab: LabServer, home: Home) -> None:

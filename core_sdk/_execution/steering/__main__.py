@@ -13,11 +13,13 @@ from pathlib import Path
 
 from core_sdk._execution.steering.afar import carry_out
 from core_sdk._home.pushes import pusher_log
+from core_sdk._machine.processes import outlive_stops
 from core_sdk._workspace.following import push_wanted
 
 _LOG_BYTES = 64 << 10
 
 if __name__ == "__main__":
+    outlive_stops()  # a trial that is resumed must not
     # On Linux each thread has a niceness of its own, which goes to what it starts: a trial that is resumed has ours.
     acting = ThreadPoolExecutor(1, "core-sdk-acting")
     acting.submit(time.time).result()

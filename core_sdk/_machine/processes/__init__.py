@@ -44,7 +44,14 @@ from core_sdk._machine.processes._outcomes import (
     judge,
 )
 from core_sdk._machine.processes._ranks import RankProcesses
-from core_sdk._machine.processes._signals import STOPS, CaughtSignals, block_usr1, heed_signals, start_helper
+from core_sdk._machine.processes._signals import (
+    STOPS,
+    CaughtSignals,
+    block_usr1,
+    heed_signals,
+    outlive_stops,
+    start_helper,
+)
 from core_sdk._machine.processes._spawner import Forked, Spawner
 from core_sdk._machine.processes._spawner_process import exit_at_once
 from core_sdk._machine.processes._statements import RankStatements

@@ -42,7 +42,7 @@ class CaughtSignals:
         for number in (*STOPS, signal.SIGHUP, *USER_SIGNALS):
             # A signal that is ignored already (`nohup`, a job in the background) stays ignored, for the ranks as well.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, _leave_to_the_pipe)
+                signal.signal(number, _do_nothing)
 
     @staticmethod
     def ignore() -> None:
@@ -97,6 +97,16 @@ def start_helper(arguments: Sequence[str | Path], **options: Any) -> subprocess.
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
+def outlive_stops() -> None:
+    """Lets this process, a helper, outlive the signals that ask for an end, while what it starts heeds them.
+
+    For the main thread, before it starts another one.
+    """
+    for number in (*STOPS, signal.SIGHUP, *USER_SIGNALS):
+        signal.signal(number, _do_nothing)  # a handler, unlike a mask, is not inherited
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 def block_usr1() -> None:
     """Blocks SIGUSR1 in the processes that this thread starts, and in theirs.
 
@@ -106,5 +116,5 @@ def block_usr1() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
 
-def _leave_to_the_pipe(number: int, frame: FrameType | None) -> None:
-    """Does nothing. A signal is only written to the pipe if it has a handler."""
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """Takes a signal. One is only written to the pipe of `CaughtSignals` if it has a handler."""

@@ -63,10 +63,11 @@ class Hands:
     def take(self, workspace: str, handed: Sequence[HandedRequest]) -> None:
         """Begins what a workspace asks, if it is new. Raises `RecordDamagedError`."""
         known = {one.request_id for one in self._requests.all()}
+        if handed:  # also those that are done, of which the workspace is told with the next sign of life
+            self._heard[workspace] = time.monotonic()
         for one in handed:
             if one.request_id in known:
                 continue
-            self._heard[workspace] = time.monotonic()
             trial_id = self._trial_of(one.trial)
             noted = ActionRequest(
                 request_id=one.request_id, trial_id=trial_id or 0, verb=one.verb, by=one.by, time=time.time()
