@@ -1,4 +1,4 @@
-"""What a pusher and a workspace say to each other: JSON, and pieces of files behind a line of JSON each."""
+"""The messages between a pusher and a workspace: JSON, and pieces of files behind a line of JSON each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people ask of the home that has sent a trial to a workspace. The workspace and that home keep the same file.
+"""Requests that people make in a workspace to the home that has sent a trial. Both keep the same file.
 
 The workspace gives a request to the home until the home has told what came of it. The home notes a request before it
 carries it out, and so carries it out at most once, whichever side is killed.
@@ -18,7 +18,7 @@ from core_sdk._ground.records import decode_file, encode_file
 from core_sdk.errors import RecordDamagedError
 
 OPEN_S = 86400.0
-"""How long a request may wait. It is then carried out no more."""
+"""The time for which a request may wait. It is then carried out no more."""
 _MOST_KEPT = 1000
 
 ActionOutcome = Literal["done", "refused"]

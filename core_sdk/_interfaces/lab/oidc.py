@@ -28,9 +28,9 @@ from core_sdk.errors import MissingDependencyError
 SECRET_BYTES = 32
 _TIMEOUT_S = 10.0
 _LEEWAY_S = 60
-"""How far the clock of the provider may be from ours."""
+"""The most by which the clock of the provider may differ from ours."""
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
-"""Those that sign by a key that only the provider has."""
+"""The algorithms that sign with a key that only the provider has."""
 _T = TypeVar("_T")
 
 

@@ -58,7 +58,7 @@ class TokenBody(_Body, frozen=True):
 
 
 class LinkBody(_Body, frozen=True):
-    """What a link opens: a trial, or the report of an experiment."""
+    """The subject of a new link: a trial, or the report of an experiment."""
 
     trial_id: Annotated[int, msgspec.Meta(ge=1)] | None = None
     experiment_id: Annotated[int, msgspec.Meta(ge=1)] | None = None

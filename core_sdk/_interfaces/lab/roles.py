@@ -1,4 +1,4 @@
-"""What each role may do: rules of values, which the door asks once for each request."""
+"""The rules of who may do what, as pure functions, which the door asks once for each request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Verdict = Literal["yes", "unknown_asker", "unknown_workspace", "no", "not_in_a_l
 
 
 Subject = tuple[Literal["trial", "report"], int]
-"""What a link opens: the trial of this number, or the report of the experiment of this number."""
+"""A trial, or the report of an experiment, by its number: a link opens one."""
 
 
 @dataclass(frozen=True)

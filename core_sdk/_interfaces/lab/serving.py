@@ -25,7 +25,7 @@ logger = logging.getLogger("core_sdk.server")
 
 MOST_CONNECTIONS = 4096
 _GRACE_S = 10
-"""How long requests may take that are being answered when the server is told to end."""
+"""The time that requests have which are being answered when the server is told to end."""
 
 
 @dataclass(frozen=True)

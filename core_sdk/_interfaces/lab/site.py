@@ -1,4 +1,4 @@
-"""How a lab is reached: its address, and the proxies that may stand in front of it."""
+"""The address at which a lab is reached, and the proxies that may stand in front of it."""
 
 from __future__ import annotations
 

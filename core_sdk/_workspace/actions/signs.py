@@ -15,7 +15,7 @@ from core_sdk.errors import RecordDamagedError
 
 _SIGN_S = 30.0
 _LISTEN_S = 0.5
-"""How often a pusher asks that carries out requests; it looks once a second."""
+"""The shortest time between two signs of a pusher that carries out requests."""
 
 
 class PusherSigns:

@@ -152,7 +152,7 @@ def test_a_link_opens_its_own_trial_only(lab: LabVisitor) -> None:
 
 
 def test_a_link_to_a_report_opens_that_report_only(lab: LabVisitor) -> None:
-    """It answers with the document, about no other experiment, and neither does the session that a page makes of it."""
+    """Neither it nor the session that a page makes of it answers about another experiment."""
     session = lab.ask("report", "GET", "/w/vision/api/v1/session").json["key"]
     lab.secrets["page"] = session or lab.secrets["report"]
 

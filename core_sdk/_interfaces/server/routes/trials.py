@@ -67,7 +67,7 @@ class TrialAnswer(msgspec.Struct, frozen=True):
 
 
 class RequestRow(msgspec.Struct, frozen=True):
-    """What somebody has asked of the machine that has sent the trial to a workspace."""
+    """A request that somebody has made to the machine that has sent the trial to a workspace."""
 
     request_id: str
     verb: str
