@@ -152,6 +152,7 @@ def test_kills_of_both_sides_lose_and_double_nothing(
     killed_at_random(home, workspace, free_port, start_script, 6)
 
 
+@pytest.mark.timeout(600)
 def test_a_hundred_kills_lose_and_double_nothing(
     home: Home, workspace: Home, free_port: int, start_script: Callable[..., Script]
 ) -> None:
