@@ -81,7 +81,7 @@ def test_learning_curves_of_the_best_trials_lie_over_each_other(site: Site, open
     page = open_view(site, "experiments/5/curves")
     values = page.locator(".chart").first.locator(".chart-value")
     expect(values).to_have_count(9)
-    best = page.locator(".subject-facts a").inner_text().removeprefix("trial ")
+    best = page.locator(".subject-facts a", has_text="trial").inner_text().removeprefix("trial ")
 
     open_settings(page)
     page.get_by_label("Curves", exact=True).select_option("1")
