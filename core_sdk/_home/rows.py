@@ -56,7 +56,7 @@ class ExperimentRow(msgspec.Struct, frozen=True, kw_only=True):
     search: SearchRecord | None = None
     """The state of a submitted experiment; None for an experiment that is only the name of trials."""
     owner: Annotated[str, Title("Owner")] = ""
-    """Who has the files, where several homes are read as one."""
+    """The owner of the files, where several homes are read as one."""
     home: Annotated[str, Title("Home")] = ""
     """The home that it is read from, likewise."""
 
@@ -143,10 +143,10 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     notes: Annotated[str, Title("Notes")] = ""
     """Markdown."""
     notes_author: Annotated[str, Title("Notes by")] = ""
-    """Who has changed them last; empty for those with which it began."""
+    """The person who has changed them last; empty for those with which it began."""
     is_archived: Annotated[bool, Title("Archived", "archived")] = False
     owner: Annotated[str, Title("Owner")] = ""
-    """Who has the files, where several homes are read as one."""
+    """The owner of the files, where several homes are read as one."""
     home: Annotated[str, Title("Home")] = ""
     """The home that it is read from, likewise."""
 

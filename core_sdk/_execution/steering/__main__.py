@@ -32,6 +32,6 @@ if __name__ == "__main__":
         logger.addHandler(handler)
     try:
         push_wanted(home_root, carry_out, acting, logger.warning)
-    except Exception:
+    except Exception:  # nobody sees its standard error
         logger.exception("the pusher has ended")
         raise

@@ -212,7 +212,7 @@ class TrialDescribed(OfTrial, tag="trial_described"):
     """An empty name stands for the generated one."""
     notes: str | None = None
     notes_author: str | None = None
-    """Who has written them."""
+    """The person who has written them."""
     verdict: str | None = None
     """`keep` or `discard`; empty if the verdict was taken back."""
     verdict_reason: str | None = None

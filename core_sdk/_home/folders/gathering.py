@@ -230,7 +230,7 @@ class _Source:
 
     root: Path
     found: _Contents | None = None
-    """What the last look has found; None if the home is left out, or is none."""
+    """The findings of the last look; None if the home is left out, or is none."""
     problem: str = ""
     """The reason for which the home is left out, if there is one to tell."""
     _thread: threading.Thread | None = None

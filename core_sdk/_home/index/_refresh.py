@@ -25,7 +25,7 @@ class Changes(msgspec.Struct, frozen=True):
     trials: list[int]
     gone_experiments: list[int] = []
     gone_trials: list[int] = []
-    """Those without a folder, which are not looked at: it may be on a disk that hangs."""
+    """The trials and experiments without a folder, which are not looked at: it may be on a disk that hangs."""
 
     def __bool__(self) -> bool:
         return bool(self.experiments or self.trials or self.gone_experiments or self.gone_trials)

@@ -36,9 +36,9 @@ class ActionRequest(msgspec.Struct, kw_only=True, frozen=True):
     time: float
     arguments: dict[str, Any] = {}
     home: str = ""
-    """In a workspace, the identity of the home that has sent the trial."""
+    """The identity of the home that has sent the trial; empty in that home."""
     sender: str = ""
-    """In a workspace, the person whose program has sent it."""
+    """The person whose program has sent it; empty in that home."""
     outcome: ActionOutcome | None = None
     message: str = ""
     """The reason for a refusal."""

@@ -44,7 +44,7 @@ def _store(descriptor: int) -> object:
             # The newer server of older versions cannot take over a socket.
             use_libuv=tuple(map(int, version.split(".")[:2])) >= _NEWER_SERVER_SINCE,
         )
-    except Exception:
+    except Exception:  # a torch that is built otherwise may fail in any way
         if WHOLE_TORCH in sys.argv:
             raise
         # A library of which only a part was loaded cannot be loaded again.

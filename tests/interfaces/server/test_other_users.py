@@ -6,11 +6,9 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import pytest
 from home.journals import new_trial, record, report
 from masters import running_master
 from processes import wait_for
+from users import place  # noqa: F401
 
 from core_sdk._home import Home
 
@@ -62,18 +61,7 @@ Serve = Callable[[Home], tuple[str, int]]
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every user may enter."""
-    if os.geteuid() != 0:
-        pytest.skip("NOT TESTED: other users; only root can be another user")
-    directory = Path(tempfile.mkdtemp(prefix="core-sdk-users-"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
-
-
-@pytest.fixture
-def serve(place: Path) -> Iterator[Serve]:
+def serve(place: Path) -> Iterator[Serve]:  # noqa: F811
     """Starts `core-sdk ui` on a terminal, where it opens a browser; gives its address and its process id."""
     started: list[tuple[subprocess.Popen[bytes], int]] = []
 
@@ -105,7 +93,7 @@ def _attempts(home: Home, url: str, pid: int, *files: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["closed home", "home that others may enter"])
-def test_another_user_reads_nothing_and_asks_nobody(place: Path, serve: Serve, is_open: bool) -> None:
+def test_another_user_reads_nothing_and_asks_nobody(place: Path, serve: Serve, is_open: bool) -> None:  # noqa: F811
     """Another user can read neither the token nor the records and gets no answer from the server."""
     home = Home.create(place / "home")
     folder = new_trial(home)
