@@ -180,9 +180,12 @@ def test_a_home_that_was_moved_goes_on_once_somebody_says_so(
     """A home that was moved goes on with its experiments after `core-sdk home adopt`."""
     experiment_id = begin(home, tmp_path)
     kill_master(home)
+    kept = home.master.rename(tmp_path / "master.json")  # so that the end of the trial brings no master back
     run_cli("trial", "kill", "1")
+    wait_for(lambda: home.folder(1).running_attempt() is None)
     moved = Home(shutil.copytree(home.root, tmp_path / "moved", ignore=shutil.ignore_patterns("*.sock")))
     shutil.rmtree(home.root)
+    kept.rename(moved.master)
     in_moved = functools.partial(run_cli, CORE_SDK_HOME=str(moved.root))
     (tmp_path / "may end").touch()
 
