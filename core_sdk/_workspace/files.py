@@ -17,24 +17,33 @@ Kind = Literal["growing", "whole", "media", "changes", "code", "checkpoint"]
 - changes: lines that several homes may add to, of which the missing ones are added.
 - code: an archive of the home, named by its content.
 - checkpoint: a file of a checkpoint of the trial.
+
+Files of the trial's experiment are sent with one of its trials.
 """
 
 _ATTEMPT = "[1-9][0-9]{0,8}"
 _PART = r"(?!\.{1,2}(?:/|$))[^/\0]{1,255}"
 _GROWING = re.compile(
     rf"{_ATTEMPT}\.(?:(?:rank{_ATTEMPT}\.|writer\.{WRITER_NAME}\.)?journal|log)|operations\.journal"
-    rf"|node{_ATTEMPT}/{_ATTEMPT}\.log|tensorboard/{_PART}(?:/{_PART}){{0,30}}"
+    rf"|node{_ATTEMPT}/{_ATTEMPT}\.log|tensorboard/{_PART}(?:/{_PART}){{0,30}}|experiment/events\.journal"
 )
 _WHOLE = re.compile(
     rf"(?:node{_ATTEMPT}/)?{_ATTEMPT}\.(?:environment|exit|stall\.txt)|{_ATTEMPT}\.(?:run\.json|imported\.tar\.gz)"
-    rf"|command\.json|sources\.tar\.gz|profiles/{_PART}"
+    rf"|command\.json|sources\.tar\.gz|profiles/{_PART}|experiment/(?:config\.(?:json|yaml)|(?:submission|search)\.json)"
 )
 _MEDIA = re.compile(r"media/([^/]+)")
 _CODE = re.compile(r"code/([0-9a-f]{64})\.tar\.gz")
 _CHECKPOINT = re.compile(rf"checkpoints/({_PART})/({_PART}(?:/{_PART}){{0,30}})")
 _RANK = re.compile(rf"{_ATTEMPT}\.(?:rank{_ATTEMPT}\.)?journal")
 
+_EXPERIMENT = "experiment/"
+
 CHANGES = "changes.journal"
+EVENTS = f"{_EXPERIMENT}events.journal"
+CONFIG, ORIGINAL_CONFIG = f"{_EXPERIMENT}config.json", f"{_EXPERIMENT}config.yaml"
+SUBMISSION = f"{_EXPERIMENT}submission.json"
+SEARCH = f"{_EXPERIMENT}search.json"
+"""A part of the experiment's record."""
 
 
 def kind_of(name: str) -> Kind | None:
@@ -60,6 +69,11 @@ def is_of_rank(name: str) -> bool:
 def is_renumbered(name: str) -> bool:
     """Returns whether the file has the trial's id in it, which differs in the workspace."""
     return name.endswith(".run.json")
+
+
+def experiment_file(name: str) -> str | None:
+    """Returns the name of a file in the folder of the trial's experiment; None if it is the trial's own."""
+    return name.removeprefix(_EXPERIMENT) if name.startswith(_EXPERIMENT) else None
 
 
 def code_digest(name: str) -> str:

@@ -20,6 +20,7 @@ from core_sdk._home.pushes import PushRecord, end_push, find_login, pusher_lock,
 from core_sdk._workspace.actions.acting import CarryOut, Hands
 from core_sdk._workspace.connection import WorkspaceConnection
 from core_sdk._workspace.pushing import Pushed, Pusher
+from core_sdk._workspace.searches import GoingSearches
 from core_sdk.errors import CoreSDKError, WorkspaceRefusedError
 
 _EVERY_S = 1.0
@@ -66,6 +67,7 @@ class Following:
         self._every_s = every_s
         self._longest_pause_s = longest_pause_s
         self._lines: dict[str, _Line] = {}
+        self._searches = GoingSearches(home)
 
     def run(
         self,
@@ -94,6 +96,8 @@ class Following:
         """Sends what there is of these trials, and returns those that are over, of which this was all."""
         # Asked before anything is read, so that all is read of a trial that is over.
         over = [record for record in records if self._is_over(record.trial_id)]
+        goes_on = self._searches.carriers(record.trial_id for record in over)
+        over = [record for record in over if record.trial_id not in goes_on]
         try:
             line.pusher.push([record.trial_id for record in records])
         except (CoreSDKError, OSError) as error:

@@ -21,7 +21,7 @@ from core_sdk._ground.records import ExperimentRecord, TrialRecord, decode_file,
 from core_sdk._home.folders import Home, Ownership, TrialFolder
 from core_sdk._workspace.actions.asker import present_asker
 from core_sdk._workspace.wire import Allotted, AnnouncedExperiment, AnnouncedTrial, Announcement, Extent, TrialKey
-from core_sdk.errors import RecordDamagedError
+from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError
 
 
 class Number(msgspec.Struct, kw_only=True):
@@ -58,6 +58,7 @@ def allot(home: Home, told: Announcement) -> list[tuple[Allotted, TrialFolder]]:
     make_directory(home.root / "received", exist_ok=True)
     with file_lock(home.root / "received.lock"):
         experiments: dict[int, int] = {}
+        of_searches: dict[int, dict[int, int]] = {}
         found = []
         for trial in told.trials:
             there = trial.experiment
@@ -65,6 +66,11 @@ def allot(home: Home, told: Announcement) -> list[tuple[Allotted, TrialFolder]]:
                 experiments[there.experiment_id] = _experiment(home, told, there)
             allotted = _allot(home, told, trial, experiments[there.experiment_id])
             found.append((allotted, home.folder(allotted.number)))
+            if there.is_submitted:
+                numbers = of_searches.setdefault(experiments[there.experiment_id], {})
+                numbers[trial.record.trial_id] = allotted.number
+        for experiment_id, numbers in of_searches.items():
+            home.experiment(experiment_id).add_local_trials(numbers)
         return found
 
 
@@ -155,13 +161,15 @@ def _experiment(home: Home, told: Announcement, there: AnnouncedExperiment) -> i
         path = _path(home, [told.home.partition("-")[0], there.experiment_id, there.created])
         try:
             folder = home.experiment(decode_file(read_regular(path), ExperimentNumberRecord).experiment_id)
-        except FileNotFoundError:
+        except (FileNotFoundError, ExperimentNotFoundError):  # it is new, or was deleted
             folder = home.allot_experiment()
-            folder.write(ExperimentRecord(experiment_id=folder.experiment_id, name=there.name, created=there.created))
+            record = ExperimentRecord(experiment_id=folder.experiment_id, name=there.name, created=there.created)
+            folder.write(msgspec.structs.replace(record, first_id=there.experiment_id, is_received=True))
             write_atomically(path, encode_file(ExperimentNumberRecord(experiment_id=folder.experiment_id)))
         except ValueError as error:
             raise RecordDamagedError(path, str(error)) from error
     with folder.edit() as kept:
+        kept.is_received = there.is_submitted
         kept.labels = list(dict.fromkeys([*kept.labels, *there.labels]))
         kept.description = kept.description or there.description
         kept.notes = kept.notes or there.notes

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from core_sdk._ground.files import NotRegularError, fingerprint, read_regular, reading
+from core_sdk._ground.files import NotRegularError, fingerprint
 from core_sdk._ground.records import MANIFEST_NAME, CommandRecord, TrialRecord, decode_file, encode_file
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.history import read_history
@@ -24,7 +23,9 @@ from core_sdk._home.storages import is_inside, storage_url
 from core_sdk._workspace.actions.acting import Hands
 from core_sdk._workspace.actions.signs import PusherSigns
 from core_sdk._workspace.connection import WorkspaceConnection
-from core_sdk._workspace.files import CHANGES, is_of_rank, kind_of
+from core_sdk._workspace.files import experiment_file, is_of_rank, kind_of
+from core_sdk._workspace.searches import SearchPush
+from core_sdk._workspace.sending import SentFiles, read_part, sent_size
 from core_sdk._workspace.wire import (
     MOST_PIECES,
     MOST_TRIALS,
@@ -46,10 +47,6 @@ from core_sdk.errors import CoreSDKError, TrialNotFoundError, WorkspaceUnreachab
 logger = logging.getLogger("core_sdk.tracking")
 
 _COMMAND = "command.json"
-_LINE_BYTES = 64 << 10
-
-_State = tuple[int, int, int]
-"""The inode, the size and the time of a file, which tell whether it was replaced."""
 
 
 @dataclass
@@ -81,6 +78,8 @@ class Pusher:
         self._connection = connection
         self._with_checkpoints = with_checkpoints
         self._trials: dict[int, _TrialPush] = {}
+        self._searches: dict[int, SearchPush] = {}
+        """By the ids of experiments."""
         self._signs = PusherSigns(home, hands)
         self.pushed = Pushed()
 
@@ -132,6 +131,10 @@ class Pusher:
             for (trial, _), allotted in zip(told, answers, strict=True):
                 if problem := trial.take(allotted):
                     self._tell(problem)
+                if trial.is_open and (experiment_id := trial.submitted_as()) is not None:
+                    search = self._searches.setdefault(experiment_id, SearchPush(self._home, experiment_id))
+                    if problem := search.take(allotted.number, allotted.arrived):
+                        self._tell(problem)
                 if not allotted.is_deleted:
                     self.pushed.numbers[trial.trial_id] = allotted.number
 
@@ -147,11 +150,14 @@ class Pusher:
 
     def _send(self, trials: Sequence[_TrialPush]) -> bool:
         """Sends one request. Returns whether there was something to send, so that there may be more."""
-        pieces: list[tuple[_TrialPush, PieceHead, bytes]] = []
+        pieces: list[tuple[_TrialPush | SearchPush, PieceHead, bytes]] = []
         size_bytes = 0
-        for trial in trials:
-            for head, content in trial.news():
-                pieces.append((trial, head, content))
+        experiments = {trial.submitted_as(): None for trial in trials}
+        searches = [self._searches[each] for each in experiments if each is not None and each in self._searches]
+        sources: list[_TrialPush | SearchPush] = [*trials, *searches]
+        for source in sources:
+            for head, content in source.news():
+                pieces.append((source, head, content))
                 size_bytes += len(content)
                 if size_bytes >= REQUEST_BYTES or len(pieces) >= MOST_PIECES:
                     break
@@ -160,18 +166,18 @@ class Pusher:
         if not pieces:
             return False
         answers = self._connection.send((head, content) for _, head, content in pieces)
-        for (trial, head, content), answer in zip(pieces, answers.answers, strict=False):
+        for (source, head, content), answer in zip(pieces, answers.answers, strict=False):
             self.pushed.num_bytes += len(content) if answer.outcome == "taken" else 0
             match answer.outcome:
                 case "taken":
-                    trial.taken(head, answer.size_bytes)
-                case "differs" if is_of_rank(head.name):
-                    trial.is_other()
+                    source.taken(head, answer.size_bytes)
+                case "differs" if is_of_rank(head.name) and isinstance(source, _TrialPush):
+                    source.is_other()
                 case "deleted":
-                    trial.is_left = True
+                    source.is_left = True
                     self._tell(answer.problem)
                 case _:
-                    trial.leave_out(head.name)
+                    source.leave_out(head.name)
                     self._tell(answer.problem)
         if answers.problem:
             raise WorkspaceUnreachableError(self._connection.url, answers.problem)
@@ -198,7 +204,7 @@ class Pusher:
             name, size_bytes = file.relative_to(path).as_posix(), file.stat().st_size
             offset = arrived.get(name, -1)
             while offset < size_bytes:
-                content = _read(file, max(0, offset), PIECE_BYTES)
+                content = read_part(file, max(0, offset), PIECE_BYTES)
                 # The manifest, which comes with the files, has the checksums of all of them.
                 whole = Extent(size_bytes, 0)
                 piece = piece_of(number, f"checkpoints/{storage_id}/{name}", max(0, offset), content, whole)
@@ -231,11 +237,7 @@ class _TrialPush:
         self._instead_of: int | None = None
         self._is_of_copy = False
         self._grown: dict[str, Extent] = {}
-        self._arrived: dict[str, Extent] = {}
-        self._looked: dict[str, _State] = {}
-        """The state in which a file that is replaced as a whole has arrived."""
-        self._large: dict[str, tuple[_State, Extent]] = {}
-        self._left_out: set[str] = set()
+        self._files = SentFiles({_COMMAND: _without_variables})
 
     @property
     def is_open(self) -> bool:
@@ -246,6 +248,11 @@ class _TrialPush:
     def needs_number(self) -> bool:
         """Whether the workspace is to give it a number."""
         return self.number is None and not self.is_left
+
+    def submitted_as(self) -> int | None:
+        """Returns the submitted experiment of the trial, as it was announced; None for one of a script."""
+        found = self._experiment
+        return found.experiment_id if found is not None and found.is_submitted else None
 
     def running_attempt(self) -> int | None:
         with contextlib.suppress(OSError):
@@ -276,21 +283,20 @@ class _TrialPush:
     def take(self, allotted: Allotted) -> str:
         """Takes what the workspace has answered. Returns what is to be told of it."""
         self.number, self._is_of_copy, self.is_left = allotted.number, allotted.is_of_copy, allotted.is_deleted
-        self._arrived = dict(allotted.arrived)
-        self._looked.clear()
+        self._files.take({name: each for name, each in allotted.arrived.items() if not experiment_file(name)})
         if allotted.is_deleted:
             return f"trial {self.trial_id} was trial {self.number} there, and was deleted there"
         if self._is_of_copy:
             return ""
         others = [
             *allotted.differing,
-            *(name for name, each in self._arrived.items() if self._is_other_file(name, each)),
+            *(name for name in self._files.arrived if self._is_other_file(name)),
         ]
         if any(map(is_of_rank, others)):
             self.is_other()
             return ""
         if others:
-            self._left_out.update(others)
+            self._files.left_out.update(others)
             return (
                 f"trial {self.number} there has another {' and another '.join(others)} than trial {self.trial_id} here"
             )
@@ -309,29 +315,22 @@ class _TrialPush:
         self._instead_of, self.number = self.number, None
 
     def leave_out(self, name: str) -> None:
-        self._left_out.add(name)
+        self._files.left_out.add(name)
 
     def taken(self, head: PieceHead, size_bytes: int) -> None:
-        """Notes how much of a file is there. For one that is replaced, the offset of its next piece."""
-        if head.whole is None:
-            self._arrived[head.name] = Extent(size_bytes, 0)
-        elif size_bytes >= head.whole.size_bytes:
-            self._arrived[head.name] = head.whole
-            self._arrived.pop(f"{head.name} ", None)
-        else:
-            self._arrived[f"{head.name} "] = Extent(size_bytes, head.whole.checksum)
+        self._files.taken(head, size_bytes)
 
     def news(self) -> Iterator[tuple[PieceHead, bytes]]:
         """Yields one piece of each file that has not arrived: media first, since reports name them."""
         for name, path in sorted(_files(self._folder), key=lambda each: (not each[0].startswith("media/"), each[0])):
             with contextlib.suppress(FileNotFoundError, NotRegularError):
-                if self.number is not None and name not in self._left_out:
-                    yield from self._piece(self.number, name, path)
+                if self.number is not None:
+                    yield from self._files.piece(self.number, name, path)
         code = None if self._record is None else self._record.code
-        if self.number is not None and code is not None and f"code/{code.sha256}.tar.gz" not in self._left_out:
+        if self.number is not None and code is not None:
             with contextlib.suppress(FileNotFoundError):
                 archive = self._home.code_archive(code.sha256)
-                yield from self._piece(self.number, f"code/{code.sha256}.tar.gz", archive)
+                yield from self._files.piece(self.number, f"code/{code.sha256}.tar.gz", archive)
 
     def checkpoints(self) -> list[tuple[str, Path]]:
         """Returns the checkpoints that lie in the home, and were not stored in the workspace yet."""
@@ -344,61 +343,19 @@ class _TrialPush:
                 found.append((storage_id, path))
         return found
 
-    def _piece(self, number: int, name: str, path: Path) -> Iterator[tuple[PieceHead, bytes]]:
-        kind, arrived = kind_of(name), self._arrived.get(name)
-        if kind == "growing":
-            offset = 0 if arrived is None else arrived.size_bytes
-            if path.stat().st_size <= offset:
-                return
-            content = _whole_lines(name, _read(path, offset, PIECE_BYTES))
-            if content:
-                yield piece_of(number, name, offset, content)
-            return
-        if kind in ("media", "code") and arrived is not None:
-            return
-        if name not in (CHANGES, _COMMAND) and self._looked.get(name) == _state(path):
-            return
-        state, whole, read = self._whole(name, path)
-        if whole == arrived or (name == CHANGES and not whole.size_bytes):
-            self._looked[name] = state
-            return
-        begun = self._arrived.get(f"{name} ")
-        offset = begun.size_bytes if begun is not None and begun.checksum == whole.checksum else 0
-        yield piece_of(number, name, offset, read(offset), whole)
-
-    def _whole(self, name: str, path: Path) -> tuple[_State, Extent, Callable[[int], bytes]]:
-        """Returns the state of a file, what is sent of it, and a function that returns a piece of that."""
-        state = _state(path)
-        if state[1] <= PIECE_BYTES or name in (CHANGES, _COMMAND):
-            content = read_regular(path)
-            if name == CHANGES:
-                content = content[: content.rfind(b"\n") + 1]
-            content = _without_secrets(name, content)
-            extent = Extent(len(content), zlib.crc32(content))
-            return state, extent, lambda offset: content[offset : offset + PIECE_BYTES]
-        if name not in self._large or self._large[name][0] != state:
-            self._large[name] = state, _extent(path)
-        return state, self._large[name][1], lambda offset: _read(path, offset, PIECE_BYTES)
-
     def _extents(self) -> dict[str, Extent]:
         """Returns what there is of the files that grow, up to their last whole line."""
         found = {}
         for name, path in _files(self._folder):
             if kind_of(name) == "growing":
                 with contextlib.suppress(OSError):
-                    size_bytes = _sent_size(name, path)
+                    size_bytes = sent_size(name, path)
                     found[name] = Extent(size_bytes, fingerprint(path, size_bytes))
         return found
 
-    def _is_other_file(self, name: str, arrived: Extent) -> bool:
-        """Returns whether what has arrived of a file that grows is not the beginning of the one here.
-
-        If there is less of it here, the workspace compares.
-        """
-        path = self._folder.path / name
+    def _is_other_file(self, name: str) -> bool:
         with contextlib.suppress(FileNotFoundError):
-            if kind_of(name) == "growing" and path.stat().st_size >= arrived.size_bytes:
-                return fingerprint(path, arrived.size_bytes) != arrived.checksum
+            return self._files.is_other(name, self._folder.path / name)
         return False
 
     def _read_experiment(self) -> AnnouncedExperiment:
@@ -426,53 +383,9 @@ def _files(folder: TrialFolder) -> Iterator[tuple[str, Path]]:
             yield name, path
 
 
-def _whole_lines(name: str, content: bytes) -> bytes:
-    """Returns the content without an incomplete line of a journal, which may be cut off again if the disk is full."""
-    if not name.endswith(".journal"):
-        return content
-    return content[: content.rfind(b"\n") + 1] or (content if len(content) == PIECE_BYTES else b"")
-
-
-def _sent_size(name: str, path: Path) -> int:
-    """Returns the size of a file without an incomplete last line of a journal."""
-    size_bytes = path.stat().st_size
-    if not name.endswith(".journal"):
-        return size_bytes
-    end = size_bytes
-    while end > 0:
-        begin = max(0, end - _LINE_BYTES)
-        content = _read(path, begin, end - begin)
-        if (found := content.rfind(b"\n")) >= 0:
-            return begin + found + 1
-        end = begin
-    return 0
-
-
-def _without_secrets(name: str, content: bytes) -> bytes:
-    """Returns the content as others may read it: a command without the variables with which it was started."""
-    if name != _COMMAND:
-        return content
+def _without_variables(content: bytes) -> bytes:
+    """Returns a command without the variables with which it was started."""
     try:
         return encode_file(msgspec.structs.replace(decode_file(content, CommandRecord), environment={}))
     except ValueError:  # damaged: readers name it
         return content
-
-
-def _read(path: Path, offset: int, size_bytes: int) -> bytes:
-    with reading(path) as file:
-        file.seek(offset)
-        return file.read(size_bytes)
-
-
-def _extent(path: Path) -> Extent:
-    size_bytes = checksum = 0
-    with reading(path) as file:
-        while content := file.read(PIECE_BYTES):
-            size_bytes += len(content)
-            checksum = zlib.crc32(content, checksum)
-    return Extent(size_bytes, checksum)
-
-
-def _state(path: Path) -> _State:
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -22,6 +22,7 @@ from core_sdk._ground.records import (
     CheckpointPruned,
     ClusterInfo,
     Record,
+    SearchRecord,
     decode_file,
     encode_file,
 )
@@ -33,7 +34,16 @@ from core_sdk._home.media import is_content_of
 from core_sdk._home.spool.pieces import Arrived
 from core_sdk._home.spool.receiver import OtherContentError, append
 from core_sdk._home.storage import DirectoryStorage, check_file_name, check_storage_id
-from core_sdk._workspace.files import Kind, checkpoint_file, code_digest, is_renumbered, kind_of
+from core_sdk._workspace.files import (
+    EVENTS,
+    SEARCH,
+    Kind,
+    checkpoint_file,
+    code_digest,
+    experiment_file,
+    is_renumbered,
+    kind_of,
+)
 from core_sdk._workspace.numbering import allot
 from core_sdk._workspace.wire import (
     PIECE_BYTES,
@@ -49,7 +59,7 @@ from core_sdk.errors import CheckpointDamagedError, CoreSDKError, UnsafePathErro
 
 
 class ReceivedRecord(msgspec.Struct, kw_only=True):
-    """`<home>/runs/<id>/received.json`: what has arrived of the files that are replaced as a whole."""
+    """`received.json` of a trial or of an experiment: what has arrived of the files that are replaced as a whole."""
 
     format: int = 1
     files: dict[str, Extent] = {}
@@ -120,31 +130,39 @@ class RecordReceiver:
             return Answer("refused", 0, f"{head.name!r} is no file of a trial that is sent")
         if not folder.exists():
             return Answer("deleted", 0, f"trial {head.trial} was deleted in the workspace")
+        if (path := self._path(folder, head.name)) is None:
+            return Answer("refused", 0, f"the experiment of trial {head.trial} is no search of another home")
         try:
             if kind == "growing":
-                path = folder.path / head.name
                 if path.parent != folder.path:
                     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 return Answer("taken", append(path, head.offset, content))
             if head.whole is not None:
-                return self._receive_whole(folder, kind, head, head.whole, content, arrived)
+                return self._receive_whole(folder, path, kind, head, head.whole, content, arrived)
             return Answer("refused", 0, f"{head.name} of trial {head.trial} came without its size")
         except OtherContentError:
             return Answer("differs", 0, f"{head.name} of trial {head.trial} has another content in the workspace")
 
     def _receive_whole(
-        self, folder: TrialFolder, kind: Kind, head: PieceHead, whole: Extent, content: bytes, arrived: _ArrivedFiles
+        self,
+        folder: TrialFolder,
+        path: Path,
+        kind: Kind,
+        head: PieceHead,
+        whole: Extent,
+        content: bytes,
+        arrived: _ArrivedFiles,
     ) -> Answer:
         """Takes a file that is put together first, unless it comes in one piece."""
         if kind == "checkpoint":
             storage_id, name = checkpoint_file(head.name)
             if not self._parts(storage_id).is_dir():
                 return Answer("refused", 0, f"checkpoint {storage_id} was not asked for, or is there already")
-            path = self._parts(storage_id) / name
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return Answer("taken", append(path, head.offset, content))
+            part = self._parts(storage_id) / name
+            part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return Answer("taken", append(part, head.offset, content))
         if whole.size_bytes > PIECE_BYTES:
-            key = hashlib.sha256(f"{folder.trial_id} {head.name} {whole}".encode()).hexdigest()
+            key = hashlib.sha256(f"{path.relative_to(self._home.root)} {whole}".encode()).hexdigest()
             parts = self._parts(f"file-{key}")
             parts.parent.mkdir(mode=0o700, exist_ok=True)
             size_bytes = append(parts, head.offset, content)
@@ -154,18 +172,28 @@ class RecordReceiver:
             parts.unlink()
         if len(content) != whole.size_bytes or zlib.crc32(content) != whole.checksum:
             return Answer("refused", 0, f"{head.name} of trial {head.trial} has arrived with another checksum")
-        if problem := self._put(folder, kind, head.name, content):
+        if problem := self._put(folder, path, kind, head.name, content):
             return Answer("refused", 0, problem)
         if kind not in ("media", "code"):
-            arrived.add(folder, head.name, whole)
+            arrived.add(path.parent if experiment_file(head.name) else folder.path, head.name, whole)
         return Answer("taken", whole.size_bytes)
 
-    def _put(self, folder: TrialFolder, kind: Kind, name: str, content: bytes) -> str:
+    def _path(self, folder: TrialFolder, name: str) -> Path | None:
+        """Returns the place of a file; None if the trial's experiment is not one that other homes send."""
+        if (file := experiment_file(name)) is None:
+            return folder.path / name
+        with contextlib.suppress(CoreSDKError):
+            experiment = self._home.experiment(folder.read_record().experiment_id)
+            return experiment.path / file if experiment.read().is_received else None
+        return None
+
+    def _put(self, folder: TrialFolder, path: Path, kind: Kind, name: str, content: bytes) -> str:
         """Puts a complete file into its place. Returns the reason if it is not taken."""
         if kind == "changes":
             self._join_changes(folder, content)
             return ""
-        path = folder.path / name
+        if name == SEARCH:
+            return self._put_search(folder, content)
         if kind == "media" and not is_content_of(path.name, content):
             return f"{name} has another content than its name says"
         if kind == "code":
@@ -177,6 +205,16 @@ class RecordReceiver:
             content = _renumbered(content, folder)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(path, content)
+        return ""
+
+    def _put_search(self, folder: TrialFolder, content: bytes) -> str:
+        """Puts the state of a search into the record of its experiment, which lists show."""
+        try:
+            search = decode_file(content, SearchRecord)
+        except ValueError as error:
+            return f"the state of a search cannot be read: {error}"
+        with self._home.experiment(folder.read_record().experiment_id).edit() as record:
+            record.search, record.is_submitted = search, True
         return ""
 
     def _join_changes(self, folder: TrialFolder, content: bytes) -> None:
@@ -198,7 +236,7 @@ class RecordReceiver:
     def _with_arrived(self, allotted: Allotted, folder: TrialFolder) -> Allotted:
         if allotted.is_deleted or allotted.is_of_copy:
             return allotted
-        arrived = dict(_read_received(folder).files)
+        arrived = dict(_read_received(folder.path).files)
         for path in sorted(folder.path.rglob("*")):
             name = path.relative_to(folder.path).as_posix()
             kind = kind_of(name)
@@ -206,9 +244,18 @@ class RecordReceiver:
                 arrived[name] = Extent(*Arrived.at(path))
             elif kind == "media":
                 arrived[name] = Extent(path.stat().st_size, 0)
-        code = folder.read_record().code
-        if code is not None and self._home.code_archive(code.sha256).exists():
-            arrived[f"code/{code.sha256}.tar.gz"] = Extent(self._home.code_archive(code.sha256).stat().st_size, 0)
+        record = folder.read_record()
+        codes = {None if record.code is None else record.code.sha256}
+        experiment = self._home.experiment_folder(record.experiment_id)
+        with contextlib.suppress(CoreSDKError):
+            if experiment.read().is_received:
+                arrived |= _read_received(experiment.path).files
+                if experiment.events_path.is_file():
+                    arrived[EVENTS] = Extent(*Arrived.at(experiment.events_path))
+                codes.add(experiment.read_submission().code)
+        for sha256 in codes - {None}:
+            if (archive := self._home.code_archive(str(sha256))).exists():
+                arrived[f"code/{sha256}.tar.gz"] = Extent(archive.stat().st_size, 0)
         return msgspec.structs.replace(allotted, arrived=arrived)
 
     def _parts(self, name: str) -> Path:
@@ -219,26 +266,27 @@ class _ArrivedFiles:
     """Notes which files have arrived as a whole, once for all of a request."""
 
     def __init__(self) -> None:
-        self._added: dict[int, tuple[TrialFolder, dict[str, Extent]]] = {}
+        self._added: dict[Path, dict[str, Extent]] = {}
 
-    def add(self, folder: TrialFolder, name: str, extent: Extent) -> None:
-        self._added.setdefault(folder.trial_id, (folder, {}))[1][name] = extent
+    def add(self, directory: Path, name: str, extent: Extent) -> None:
+        """Notes it for the trial or the experiment of which this is the folder."""
+        self._added.setdefault(directory, {})[name] = extent
 
     def write(self) -> None:
-        for folder, files in self._added.values():
-            record = _read_received(folder)
+        for directory, files in self._added.items():
+            record = _read_received(directory)
             record.files |= files
-            write_atomically(_received_path(folder), encode_file(record))
+            write_atomically(_received_path(directory), encode_file(record))
         self._added.clear()
 
 
-def _received_path(folder: TrialFolder) -> Path:
-    return folder.path / "received.json"
+def _received_path(directory: Path) -> Path:
+    return directory / "received.json"
 
 
-def _read_received(folder: TrialFolder) -> ReceivedRecord:
+def _read_received(directory: Path) -> ReceivedRecord:
     try:
-        return decode_file(read_regular(_received_path(folder)), ReceivedRecord)
+        return decode_file(read_regular(_received_path(directory)), ReceivedRecord)
     except (FileNotFoundError, ValueError):  # then all of it arrives again
         return ReceivedRecord(files={})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,10 @@ from interfaces.lab.lab_server import DAY_S, LabServer, new_lab, serving_lab
 from processes import wait_for
 
 from core_sdk import client
+from core_sdk._execution.experiments.calling import call
+from core_sdk._execution.experiments.following import Follower
+from core_sdk._execution.experiments.picture import read_picture
+from core_sdk._execution.experiments.protocol import Down, GetStatus
 from core_sdk._ground.alive import is_alive
 from core_sdk._home import Home, open_view
 from core_sdk._home.history import read_history
@@ -192,6 +197,93 @@ def test_an_experiment_of_this_machine_shows_in_the_workspace(lab: LabServer, ho
 
     assert done.returncode == 0, done.stderr
     with open_view(workspace) as view:
-        rows = view.trials()
+        rows, (experiment,) = view.trials(), view.experiments()
+    assert (experiment.state, experiment.name) == ("COMPLETED", "digits")
+    assert workspace.experiment(experiment.experiment_id).read_original_config() == EXPERIMENT.encode()
     assert sorted(row.hparams["lr"] for row in rows) == [0.1, 0.2]
     assert {row.state for row in rows} == {"COMPLETED"}
+
+
+LONG = f"""
+name: digits
+entrypoint: {sys.executable} train.py
+searcher: {{name: single, metric: loss, max_length: {{batches: 40}}}}
+"""
+WANTED = """
+import time
+from pathlib import Path
+from core_sdk import core
+
+with core.init() as ctx:
+    step = 0
+    if (latest := ctx.info.latest_checkpoint) is not None:
+        with ctx.checkpoint.restore_path(latest) as path:
+            step = int((path / "weights").read_text())
+    for operation in ctx.searcher.operations():
+        while step < operation.length and not ctx.preempt.should_preempt():
+            step += 1
+            ctx.train.report_training_metrics(steps_completed=step, metrics={"loss": 1 / step})
+            while step == 20 and not Path(%r).exists() and not ctx.preempt.should_preempt():
+                time.sleep(0.05)
+        with ctx.checkpoint.store_path({"steps_completed": step}) as (path, _):
+            (path / "weights").write_text(str(step))
+        if ctx.preempt.should_preempt():
+            break
+        ctx.train.report_validation_metrics(steps_completed=step, metrics={"loss": 1 / step})
+        operation.report_completed(1 / step)
+"""
+
+
+def begin_search(tmp_path: Path) -> None:
+    """Submits an experiment whose trial trains half of its batches, and then waits until `may end` is there."""
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text(WANTED % str(tmp_path / "may end"))
+    (tmp_path / "search.yaml").write_text(LONG)
+    done = core_sdk("--workspace", "vision", "experiment", "create", str(tmp_path / "search.yaml"), str(code))
+    assert done.returncode == 0, done.stderr
+
+
+def search_state(workspace: Home) -> str:
+    found = [workspace.experiment(each).read().search for each in workspace.experiment_ids()]
+    return found[0].state if found and found[0] is not None else ""
+
+
+def test_the_end_of_a_search_arrives_although_its_master_was_killed(lab: LabServer, home: Home, tmp_path: Path) -> None:
+    """The state of the search is followed after its last trial has ended, until another master has written it."""
+    workspace = lab.lab.home("vision")
+    begin_search(tmp_path)
+    wait_for(lambda: search_state(workspace) == "ACTIVE")
+
+    os.kill(call(home.root, GetStatus()).pid, signal.SIGKILL)
+    (tmp_path / "may end").touch()
+    wait_for(lambda: search_state(workspace) == "COMPLETED")
+    wait_for(lambda: not wanted_pushes(home.root))
+    call(home.root, Down())
+
+    (experiment_id,) = workspace.experiment_ids()
+    (trial,) = read_picture(Follower(workspace, experiment_id)).trials
+    assert (trial.trial_id, trial.fate) == (1, "trained to the end")
+
+
+def test_a_trial_of_a_search_goes_on_on_another_machine(lab: LabServer, home: Home, tmp_path: Path) -> None:
+    """It is fetched with its code, trains what the search has wanted of it until then, and waits for no more."""
+    workspace = lab.lab.home("vision")
+    begin_search(tmp_path)
+    wait_for(lambda: search_state(workspace) == "ACTIVE")
+    core_sdk("experiment", "pause", "1")
+    wait_for(lambda: search_state(workspace) == "PAUSED" and not wanted_pushes(home.root))
+    with WorkspaceConnection(f"{lab.url}/w/vision", token_of(lab, "bob")) as connection:
+        Pusher(home, connection, with_checkpoints=True).push([1])
+    call(home.root, Down())
+    shutil.rmtree(tmp_path / "code")
+    there = Home(tmp_path / "machine")
+    (tmp_path / "may end").touch()
+
+    resumed = core_sdk("trial", "resume", "vision/1", CORE_SDK_HOME=str(there.root))
+
+    assert resumed.returncode == 0, resumed.stderr
+    with open_view(there) as view:
+        row = view.trial(1)
+    assert (row.state, row.steps_completed) == ("COMPLETED", 40)
+    shutil.rmtree(there.root / "pushes", ignore_errors=True)

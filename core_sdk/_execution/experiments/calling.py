@@ -21,6 +21,7 @@ from core_sdk._ground.alive import is_alive, signed_by
 from core_sdk._ground.environment import agent_variables
 from core_sdk._ground.environment.names import HOME_VARIABLE
 from core_sdk._ground.typed_lines import from_line, to_line
+from core_sdk._home.folders import Home
 from core_sdk.errors import MasterError, MasterRefusedError, MasterSilentError
 
 logger = logging.getLogger("core_sdk.master")
@@ -38,7 +39,7 @@ _starting = threading.Lock()
 
 def lock_path(home_root: Path) -> Path:
     """Returns the path of the file that a master locks while it lives."""
-    return home_root / "master.lock"
+    return Home(home_root).master_lock
 
 
 def log_path(home_root: Path) -> Path:

@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from functools import partial
 from uuid import UUID
 
 from core_sdk._execution.experiments.events import read_new_events
@@ -94,7 +93,7 @@ class Follower(FollowedExperiment):
     def best_trial(self) -> tuple[int, Metric] | None:
         """The id and the value of the best trial so far; None if there is none."""
         trials = self.experiment.trials
-        local = partial(self.home.local_trial, self.experiment.experiment_id)
+        local = self.home.local_trials(self.experiment.experiment_id)
         reached = {local(trials[one].trial_id or 0): value for one, value in self.best.items()}
         trial_id = next(iter(self._metric.best_first(sorted(reached), reached.get)), None)
         return None if trial_id is None else (trial_id, reached[trial_id])

@@ -54,9 +54,10 @@ def read_picture(follower: Follower) -> SearchPicture:
         pass
     experiment, searcher = follower.experiment, follower.searcher
     rungs = experiment.rung_lengths
+    local = follower.home.local_trials(experiment.experiment_id)
     trials = [
         SearchedTrial(
-            follower.home.local_trial(experiment.experiment_id, trial.trial_id),
+            local(trial.trial_id),
             experiment.bracket_of(trial.request_id),
             _fate(trial, rungs),
             trial.hparams,

@@ -81,7 +81,7 @@ def keep_going(home: Home, experiment_id: int) -> None:
 
     Raises `ExperimentError` if the experiment stands still, so that it would never end.
     """
-    search = home.experiment(experiment_id).read().search
+    search = home.experiment(experiment_id).read().own_search
     if search is None or search.has_ended:
         return
     if search.state == "ACTIVE" and home.ownership().is_elsewhere(search.home):
@@ -96,7 +96,7 @@ def _is_needed(home: Home) -> bool:
     """Returns whether an experiment of the home is active, or has trials that still run."""
     for experiment_id in home.experiment_ids():
         with contextlib.suppress(CoreSDKError):
-            search = home.experiment(experiment_id).read().search
+            search = home.experiment(experiment_id).read().own_search
             if search is not None and _goes_on(search):
                 return True
     return False

@@ -175,7 +175,7 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
     Raises `ExperimentError` if the experiment cannot go on, and the errors of `submit`.
     """
     folder = home.experiment(experiment_id)
-    search, path = folder.read().search, folder.completed_config_path
+    search, path = folder.read_own().search, folder.completed_config_path
     if search is None or not search.has_ended:
         raise ExperimentError.of(experiment_id, "has not ended: `core-sdk experiment activate` lets it go on")
     before = folder.read_config()

@@ -97,6 +97,11 @@ class SubmittedExperiment:
         return search is not None and self.home.ownership().is_elsewhere(search.home)
 
     def has_to_go_on(self) -> bool:
-        """Returns whether a master has begun it, and it has not ended. Raises `RecordDamagedError` for a bad record."""
-        search = self.folder.read().search
-        return self.folder.events_path.exists() if search is None else not search.has_ended
+        """Returns whether a master of this home has begun it, and it has not ended.
+
+        Raises `RecordDamagedError` for a bad record.
+        """
+        record = self.folder.read()
+        if record.is_received:
+            return False
+        return self.folder.events_path.exists() if record.search is None else not record.search.has_ended

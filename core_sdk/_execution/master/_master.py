@@ -54,6 +54,7 @@ from core_sdk._machine.slots import Machine
 from core_sdk.errors import (
     CodeDamagedError,
     CoreSDKError,
+    ExperimentError,
     ExperimentNotFoundError,
     MasterError,
     MasterRefusedError,
@@ -346,6 +347,7 @@ class Master:
             if standstill is not None and not all(claim.is_over for claim in standstill.claims):
                 raise MasterError(f"experiment {experiment_id} stands still: {standstill.problem}")
             submission = SubmittedExperiment(self._home, experiment_id)
+            _check_own(submission)
             run = Run(self._home, submission, self._pool_of(submission))
             self._runs[experiment_id] = run
             self._standing.pop(experiment_id, None)
@@ -517,6 +519,14 @@ def _check_code(run: Run) -> None:
         run.check_code()
     except CodeDamagedError as error:
         raise MasterError(f"experiment {run.experiment.experiment_id} cannot go on: {error}") from error
+
+
+def _check_own(submission: SubmittedExperiment) -> None:
+    """Raises `MasterRefusedError` if another home carries the experiment out."""
+    try:
+        submission.folder.read_own()
+    except ExperimentError as error:
+        raise MasterRefusedError(str(error)) from error
 
 
 def _check_unended(run: Run) -> None:

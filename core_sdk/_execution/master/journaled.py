@@ -21,7 +21,7 @@ def journaled_status(home: Home, problem: str = "its master does not answer") ->
 def _experiments(home: Home, problem: str) -> Iterator[ExperimentStatus]:
     for experiment_id in home.experiment_ids():
         with contextlib.suppress(CoreSDKError):  # damaged, or deleted meanwhile
-            search = home.experiment(experiment_id).read().search
+            search = home.experiment(experiment_id).read().own_search
             if search is None or search.has_ended:
                 continue
             from core_sdk._execution.experiments.following import FollowedExperiment  # searches, which few homes have

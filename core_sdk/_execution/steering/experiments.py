@@ -117,7 +117,8 @@ def kill(home: Home, experiment_id: int, by: str) -> Steered:
 
 
 def is_submitted(home: Home, experiment_id: int) -> bool:
-    return home.experiment(experiment_id).read().is_submitted
+    """Returns whether a master carries out the experiment. Raises `ExperimentError` if it is that of another home."""
+    return home.experiment(experiment_id).read_own().is_submitted
 
 
 def check_submitted(home: Home, experiment_id: int, advice: str) -> None:
@@ -172,7 +173,7 @@ def move(home: Home, experiment_id: int, *, ahead_of: int | None = None, behind:
 @verb("experiment", "archive", "archived experiment {experiment_id}")
 def archive(home: Home, experiment_id: int) -> None:
     """Hides the experiment from lists. Raises `ExperimentError` for a submitted one that has not ended."""
-    search = home.experiment(experiment_id).read().search
+    search = home.experiment(experiment_id).read().own_search
     if search is not None and not search.has_ended:
         raise ExperimentError.of(experiment_id, f"is {search.state}: only what has ended can be archived")
     with home.experiment(experiment_id).edit() as record:

@@ -64,7 +64,7 @@ def pause(home: Home, trial_id: int, by: str) -> Paused:
 def check_steered_alone(home: Home, trial_id: int) -> None:
     """Raises `ExperimentError` for a trial of a submitted experiment that has not ended."""
     experiment_id = home.trial(trial_id).read_record().experiment_id
-    search = home.experiment(experiment_id).read().search
+    search = home.experiment(experiment_id).read().own_search
     if search is not None and not search.has_ended:
         raise ExperimentError.of(
             experiment_id,
@@ -116,7 +116,7 @@ def _has_left_line(folder: TrialFolder, reason: str) -> bool:
 def _is_steered_by_master(home: Home, experiment_id: int) -> bool:
     """Returns whether a master carries out the experiment. No master does so while a file of it is damaged."""
     try:
-        search = home.experiment(experiment_id).read().search
+        search = home.experiment(experiment_id).read().own_search
     except RecordDamagedError:
         return False
     return search is not None and not search.has_ended and not search.is_damaged

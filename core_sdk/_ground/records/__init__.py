@@ -38,6 +38,7 @@ from core_sdk._ground.records._folders import (
     HomeRecord,
     JobRecord,
     MasterRecord,
+    NumbersHereRecord,
     SearchRecord,
     SlurmRecord,
     StopRequest,

@@ -135,8 +135,23 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     is_archived: bool = False
     search: SearchRecord | None = None
     """The search; None until a master has begun the experiment, and for one that was not submitted."""
+    is_received: bool = False
+    """Whether another home carries it out and has sent it to this one, which only shows it."""
     study: StudyRecord | None = None
     """What its tries have in common; None for an experiment that is no study."""
+
+    @property
+    def own_search(self) -> SearchRecord | None:
+        """The search, unless it is another home that carries it out."""
+        return None if self.is_received else self.search
+
+
+class NumbersHereRecord(msgspec.Struct, kw_only=True, frozen=True):
+    """`<home>/experiments/<id>/trials.json`: the numbers here of the trials of an experiment that was received."""
+
+    format: int = 1
+    numbers: dict[int, Int64] = {}
+    """They are found by the numbers that the trials have in the home that sends them, and in its journal of events."""
 
 
 class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):

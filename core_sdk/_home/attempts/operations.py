@@ -58,10 +58,12 @@ class PostedOperations:
 def has_search_ended(folder: TrialFolder) -> bool:
     """Returns whether nothing can be posted for the trial any more, so that a resumed attempt would wait in vain."""
     try:
-        search = Home(folder.home_root).experiment(folder.read_record().experiment_id).read().search
+        record = Home(folder.home_root).experiment(folder.read_record().experiment_id).read()
     except ExperimentNotFoundError:
         return True
-    return search is not None and search.has_ended
+    if not record.is_submitted or record.is_received:
+        return True  # the trial was fetched, and its search is elsewhere
+    return record.search is not None and record.search.has_ended
 
 
 def completed_lengths(folder: TrialFolder) -> set[int]:

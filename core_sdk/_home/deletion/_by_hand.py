@@ -189,7 +189,7 @@ def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False
     """
     experiment = home.experiment(experiment_id)
     with contextlib.suppress(RecordDamagedError):  # a damaged experiment can be deleted
-        search = experiment.read().search
+        search = experiment.read().own_search
         if search is not None and not search.has_ended and not search.is_damaged:
             raise ExperimentError.of(experiment_id, f"is {search.state}: `core-sdk experiment cancel` ends it")
     trials = list(_trials_of(home, experiment_id))

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from core_sdk._ground.alive import file_lock
 from core_sdk._ground.files import NotRegularError, read_regular, write_atomically
 from core_sdk._ground.records import (
     ExperimentRecord,
+    NumbersHereRecord,
     SubmissionRecord,
     check_name,
     decode_values,
     encode_values,
 )
 from core_sdk._home.folders._files import ID, exists, numbered_entries, read_content, read_file, write_file
-from core_sdk.errors import ExperimentNotFoundError, NameTakenError, RecordDamagedError
+from core_sdk.errors import ExperimentError, ExperimentNotFoundError, NameTakenError, RecordDamagedError
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -40,6 +41,7 @@ class ExperimentFolder:
         self.completed_config_path = self.path / "config.json"
         self.submission_path = self.path / "submission.json"
         self.events_path = self.path / "events.journal"
+        self.numbers_path = self.path / "trials.json"
 
     @property
     def files(self) -> list[Path]:
@@ -50,6 +52,7 @@ class ExperimentFolder:
             self.completed_config_path,
             self.submission_path,
             self.events_path,
+            self.numbers_path,
         ]
 
     def read(self) -> ExperimentRecord:
@@ -59,14 +62,40 @@ class ExperimentFolder:
             raise ExperimentNotFoundError(self.experiment_id, self._home_root)
         return record
 
+    def read_own(self) -> ExperimentRecord:
+        """Reads the record like `read`, in order to steer the experiment.
+
+        Also raises `ExperimentError` if it is another home that carries it out.
+        """
+        record = self.read()
+        if record.is_received:
+            problem = "is carried out by the home that has sent it, and can only be steered there"
+            raise ExperimentError.of(self.experiment_id, problem)
+        return record
+
     def origin(self) -> dict[str, str]:
         """Returns whose experiment it is, and of which home, where several homes are read as one."""
         return {}
 
+    def local_trials(self) -> Callable[[int], int]:
+        """Returns the function from the number of a trial in the journal of events to the one that it has here.
+
+        It returns 0 for a trial that is not here. Raises `RecordDamagedError`.
+        """
+        record = read_file(self.numbers_path, NumbersHereRecord)
+        return (lambda trial_id: trial_id) if record is None else (lambda trial_id: record.numbers.get(trial_id, 0))
+
+    def add_local_trials(self, numbers: Mapping[int, int]) -> None:
+        """Notes the numbers here of trials of an experiment that was received. One process at a time may do so."""
+        before = read_file(self.numbers_path, NumbersHereRecord) or NumbersHereRecord()
+        record = NumbersHereRecord(numbers={**before.numbers, **numbers})
+        if record != before:
+            write_file(self.numbers_path, record)
+
     def is_named(self, name: str) -> bool:
         """Returns whether `init(name=…)` means this experiment. Raises `RecordDamagedError`."""
         record = read_file(self.record_path, ExperimentRecord)
-        return record is not None and record.name == name and not record.is_submitted
+        return record is not None and record.name == name and not (record.is_submitted or record.is_received)
 
     def write(self, record: ExperimentRecord) -> None:
         write_file(self.record_path, record)

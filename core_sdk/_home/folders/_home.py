@@ -8,7 +8,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -70,9 +70,9 @@ class Home:
         """Returns the home that has the checkpoints of a trial."""
         return self
 
-    def local_trial(self, experiment_id: int, trial_id: int) -> int:
-        """Returns the number here of the trial that has this number in the journal of an experiment."""
-        return trial_id
+    def local_trials(self, experiment_id: int) -> Callable[[int], int]:
+        """Returns the function of `ExperimentFolder.local_trials`. Raises `RecordDamagedError`."""
+        return self.experiment_folder(experiment_id).local_trials()
 
     @property
     def runs(self) -> Path:
@@ -98,6 +98,11 @@ class Home:
     def master(self) -> Path:
         """The record of the master that runs in the background, or was killed."""
         return self.root / "master.json"
+
+    @property
+    def master_lock(self) -> Path:
+        """The file that a master locks while it lives."""
+        return self.root / "master.lock"
 
     @property
     def record(self) -> Path:

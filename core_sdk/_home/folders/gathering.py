@@ -15,7 +15,7 @@ import os
 import pwd
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -104,8 +104,10 @@ class GatheredHome(Home):
     def origin(self, folder: Path) -> dict[str, str]:
         return {"owner": _user_name(folder.stat().st_uid), "home": str(folder.readlink().parent.parent)}
 
-    def local_trial(self, experiment_id: int, trial_id: int) -> int:
-        return self._trials.number(self._experiments.target(experiment_id).parent.parent / "runs" / str(trial_id)) or 0
+    def local_trials(self, experiment_id: int) -> Callable[[int], int]:
+        there = super().local_trials(experiment_id)
+        runs = self._experiments.target(experiment_id).parent.parent / "runs"
+        return lambda trial_id: self._trials.number(runs / str(there(trial_id))) or 0
 
     def folder(self, trial_id: int) -> TrialFolder:
         return _GatheredTrial(self, trial_id)

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import msgspec
 
-from core_sdk._ground.records import encode_file
+from core_sdk._ground.records import CodeRecord, encode_file
 from core_sdk._home.folders import Home, TrialFolder
 from core_sdk._home.history import read_history
 from core_sdk._home.moving.merging import NOT_COPIED, Merged, merge_aside, merging
 from core_sdk._home.storages import path_inside
-from core_sdk.errors import RecordDamagedError, TrialRunningError
+from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError, TrialRunningError
 
 
 def export_trials(home: Home, trial_ids: Sequence[int], path: Path) -> None:
-    """Writes trials, with their checkpoints in the home and the code of tries, into a new file.
+    """Writes trials, with their checkpoints in the home and their code, into a new file.
 
-    Their experiments are only names there.
+    Their experiments are only names there, so that the trials of a search have its code as tries have their own.
 
     Raises `TrialNotFoundError`, `RecordDamagedError`, `TrialRunningError`, or `FileExistsError`.
     """
@@ -40,9 +40,7 @@ def export_trials(home: Home, trial_ids: Sequence[int], path: Path) -> None:
                 _add_experiment(archive, home, experiment_id)
             for folder in folders:
                 _add_trial(archive, home, folder)
-            for sha256 in sorted(
-                {code.sha256 for folder in folders if (code := folder.read_record().code) is not None}
-            ):
+            for sha256 in sorted({code.sha256 for folder in folders if (code := _code(home, folder)) is not None}):
                 path_of_code = home.code_archive(sha256)
                 with contextlib.suppress(FileNotFoundError):  # it is missing, as it is here
                     archive.add(path_of_code, str(path_of_code.relative_to(home.root)))
@@ -70,22 +68,42 @@ def import_trials(home: Home, path: Path) -> Merged:
         return merge_aside(home, Home.open(unpacked), aside)
 
 
-def _add_experiment(archive: tarfile.TarFile, home: Home, experiment_id: int) -> None:
-    record = home.experiment(experiment_id).read()
-    content = encode_file(msgspec.structs.replace(record, is_submitted=False, search=None, parent=None))
-    member = tarfile.TarInfo(f"experiments/{experiment_id}/experiment.json")
+def _code(home: Home, folder: TrialFolder) -> CodeRecord | None:
+    """Returns the code of a try, or of the search to which the trial belongs."""
+    record = folder.read_record()
+    with contextlib.suppress(ExperimentNotFoundError, RecordDamagedError):
+        if record.code is None and (code := home.experiment(record.experiment_id).read_submission().code) is not None:
+            return CodeRecord(sha256=code)
+    return record.code
+
+
+def _add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
     member.size, member.mode = len(content), 0o600
     archive.addfile(member, io.BytesIO(content))
 
 
+def _add_experiment(archive: tarfile.TarFile, home: Home, experiment_id: int) -> None:
+    record = home.experiment(experiment_id).read()
+    record = msgspec.structs.replace(record, is_submitted=False, is_received=False, search=None, parent=None)
+    _add_file(archive, f"experiments/{experiment_id}/experiment.json", encode_file(record))
+
+
 def _add_trial(archive: tarfile.TarFile, home: Home, folder: TrialFolder) -> None:
+    directory = f"runs/{folder.trial_id}"
+    record_name = f"{directory}/{folder.record_path.name}"
+
     def chosen(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         name = member.name.rpartition("/")[2]
+        if member.name == record_name:
+            return None  # it is written with its code
         if member.issym() and member.linkname.startswith("/"):  # data that was linked into the code of a try
             return None
         return None if any(fnmatch.fnmatch(name, pattern) for pattern in NOT_COPIED) else member
 
-    archive.add(folder.path, f"runs/{folder.trial_id}", filter=chosen)
+    archive.add(folder.path, directory, filter=chosen)
+    record = msgspec.structs.replace(folder.read_record(), code=_code(home, folder))
+    _add_file(archive, record_name, encode_file(record))
     for checkpoint in read_history(folder).checkpoints:
         inside = path_inside(home, checkpoint.record.storage)
         if inside is not None:

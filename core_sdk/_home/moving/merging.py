@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,7 +122,7 @@ class _Merge:
         self._experiments[there.experiment_id] = here.experiment_id
 
     def _take_submitted(self, there: ExperimentFolder) -> int:
-        record, events = there.read(), there.events_path.read_bytes()
+        record, events, local = there.read(), there.events_path.read_bytes(), there.local_trials()
         first_id = record.first_id or record.experiment_id
         for experiment_id in self._home.experiment_ids():
             with contextlib.suppress(RecordDamagedError):
@@ -132,19 +132,21 @@ class _Merge:
                     record.created,
                 ):
                     here = self._home.experiment(experiment_id)
-                    ids_here = {each.request_id: each.trial_id for each in _created(here.events_path.read_bytes())}
+                    local_here = here.local_trials()
+                    created = _created(here.events_path.read_bytes())
+                    ids_here = {each.request_id: local_here(each.trial_id) for each in created}
                     for each in _created(events):
-                        if each.request_id in ids_here:
-                            self._allotted[each.trial_id] = ids_here[each.request_id]
+                        if ids_here.get(each.request_id):
+                            self._allotted[local(each.trial_id)] = ids_here[each.request_id]
                     return experiment_id
         here = self._home.allot_experiment()
         for each in _created(events):
-            self._allotted[each.trial_id] = self._home.create_trial().trial_id
+            self._allotted[local(each.trial_id)] = self._home.create_trial().trial_id
         self._take_code(there.read_submission().code)
         for path in there.files:
-            if path not in (there.record_path, there.events_path) and path.exists():
+            if path not in (there.record_path, there.events_path, there.numbers_path) and path.exists():
                 write_atomically(here.path / path.name, path.read_bytes())
-        write_atomically(here.events_path, self._with_ids(events))
+        write_atomically(here.events_path, self._with_ids(events, local))
         # The record is the last file, since it makes the experiment visible.
         parent = None if record.parent is None else self._experiments.get(record.parent)
         here.write(msgspec.structs.replace(record, experiment_id=here.experiment_id, first_id=first_id, parent=parent))
@@ -158,12 +160,12 @@ class _Merge:
         if archive.exists():
             write_atomically(self._home.code_archive(sha256), archive.read_bytes())
 
-    def _with_ids(self, events: bytes) -> bytes:
+    def _with_ids(self, events: bytes, local: Callable[[int], int]) -> bytes:
         """Returns the journal of events with the trials' ids here. All other lines are as they were."""
         lines = events.split(b"\n")
         for index, line in enumerate(lines):
             for event in _created(line):
-                renumbered = msgspec.structs.replace(event, trial_id=self._allotted[event.trial_id])
+                renumbered = msgspec.structs.replace(event, trial_id=self._allotted[local(event.trial_id)])
                 lines[index] = encode_line(renumbered).rstrip(b"\n")
         return b"\n".join(lines)
 

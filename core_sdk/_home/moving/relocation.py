@@ -29,7 +29,7 @@ def _recorded_identities(home: Home) -> Iterator[str]:
     """Yields the identities under which attempts ran in this home, and masters carried out its experiments."""
     for experiment_id in home.experiment_ids():
         with contextlib.suppress(CoreSDKError):
-            if (search := home.experiment(experiment_id).read().search) is not None:
+            if (search := home.experiment(experiment_id).read().own_search) is not None:
                 yield search.home
     for trial_id in home.trial_ids():
         folder = home.folder(trial_id)
