@@ -4,7 +4,7 @@
     ├── HomeError                             the folder of all records
     │   ├── HomeNotWritableError
     │   ├── HomeTooNewError
-    │   ├── HomesOnlyReadError                several homes, which are read as one
+    │   ├── HomesOnlyReadError                what belongs to others, of several homes
     │   └── RecordDamagedError
     ├── AttemptError                          one execution of a trial's script
     │   ├── AttemptClaimedError
@@ -144,11 +144,18 @@ class HomeTooNewError(HomeError):
 
 
 class HomesOnlyReadError(HomeError):
-    def __init__(self, homes: str) -> None:
+    """What is asked for belongs to somebody else, or to none of several homes that are read as one."""
+
+    def __init__(self, homes: str, message: str = "") -> None:
         self.homes = homes
         super().__init__(
-            f"the homes {homes} are read as one, where nothing can be changed: do it in the home that has the trial"
+            message
+            or f"the homes {homes} are read as one, where this cannot be changed: set CORE_SDK_HOME to one of them"
         )
+
+    @classmethod
+    def foreign(cls, home: Path, what: str, owner: str) -> HomesOnlyReadError:
+        return cls(str(home), f"{what} lies in the home {home}, which is {owner}'s: only {owner} can change it")
 
 
 class RecordDamagedError(HomeError):

@@ -59,6 +59,11 @@ def set_modes(directory: Path, mode_of: Callable[[int], int], gid: int = -1) -> 
     return num_refused
 
 
+def is_own(folder: Path) -> bool:
+    """Returns whether the user of this process owns the folder and may write there."""
+    return folder.stat().st_uid == os.geteuid() and os.access(folder, os.W_OK | os.X_OK)
+
+
 def describe_foreign_owner(folder: Path) -> str:
     """Says what it means that a folder belongs to another user than this process; empty if it is the same."""
     owner, own = folder.stat().st_uid, os.geteuid()

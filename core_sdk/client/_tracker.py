@@ -50,7 +50,7 @@ class Tracker:
     def __init__(self, home: str | os.PathLike[str] | None = None, *, homes: str | Iterable[str] | None = None) -> None:
         """`homes` are patterns such as "/shared/*/core-sdk": all homes that match and can be read are read as one.
 
-        Nothing can be changed in these, which raises `HomesOnlyReadError`.
+        What lies in a home of one's own can be changed. All else raises `HomesOnlyReadError`.
         """
         self.home: Home
         if homes is not None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import inspect
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from home.journals import append, lines, new_trial, record, report, started, stored, vary
@@ -15,14 +18,16 @@ from parts import needs
 from processes import wait_for
 
 from core_sdk._execution.steering import trials as verbs
+from core_sdk._execution.steering.table import VERBS
+from core_sdk._execution.steering.verb import Verb
 from core_sdk._ground.alive import AliveLock
-from core_sdk._ground.records import FORMAT, MANIFEST_NAME, HomeRecord, encode_file
+from core_sdk._ground.records import FORMAT, MANIFEST_NAME, HomeRecord, TrialLabelsChanged, encode_file
 from core_sdk._home import Home, open_view
 from core_sdk._home.folders.gathering import GatheredHome, gathered_home
 from core_sdk._home.rows import TrialRow
 from core_sdk._home.view import View
 from core_sdk.client import Tracker
-from core_sdk.errors import HomeNotWritableError, HomesOnlyReadError
+from core_sdk.errors import HomeNotWritableError, HomesOnlyReadError, TrialNotFoundError, TrialNotRunningError
 
 
 @pytest.fixture
@@ -192,22 +197,134 @@ def test_a_home_that_hangs_is_left_out_and_named(lab: Path) -> None:
             await_shown(view, {3: "bob", 4: "bob"})
 
 
-def test_nothing_can_be_changed(lab: Path) -> None:
-    """Verbs, new homes and new experiments are refused there, and leave the homes as they are."""
-    tracker = Tracker(homes=pattern(lab))
-    trial = tracker.get_trial(3)
-    before = contents(lab)
+def test_what_is_of_no_single_home_is_refused(lab: Path) -> None:
+    """A model, a home and a study have no home of their own there. Nothing is written through the links."""
+    tracker, before = Tracker(homes=pattern(lab)), contents(lab)
+    tracker.list_trials()
 
-    with pytest.raises(HomesOnlyReadError, match="nothing can be changed"):
-        trial.set_notes("mine")
-    with pytest.raises(HomesOnlyReadError):
-        verbs.kill(tracker.home, 3, by="test")
+    with pytest.raises(HomesOnlyReadError, match="set CORE_SDK_HOME to one of them"):
+        tracker.create_model("digits")
     with pytest.raises(HomeNotWritableError):
         Home.create(tracker.home.root)
     with pytest.raises(HomeNotWritableError):
         tracker.begin_study("study", "loss")
+    with pytest.raises(HomesOnlyReadError), tracker.home.experiment(2).edit() as record:
+        record.notes = "written with the numbers of several homes"
+    with pytest.raises(HomesOnlyReadError):
+        tracker.home.trial(3).append_change(TrialLabelsChanged(time=1.0, added=["seen"]))
 
     assert contents(lab) == before
+
+
+def test_what_lies_in_a_home_of_ones_own_is_changed_there(lab: Path) -> None:
+    """Verbs reach the trials, experiments and checkpoints of such a home by their numbers there, and no other file."""
+    tracker, before = Tracker(homes=pattern(lab)), contents(lab / "ada")
+    own = Tracker(lab / "bob" / "core-sdk")
+    trial, experiment, checkpoint = tracker.get_trial(3), tracker.get_experiment(2), tracker.get_checkpoint("bob-1")
+
+    trial.set_notes("mine")
+    trial.add_label("paper")
+    trial.set_verdict("keep", "it is better")
+    trial.archive()
+    experiment.set_labels(["night"])
+    experiment.set_notes("of bob")
+    checkpoint.pin("for the paper")
+    checkpoint.add_metadata({"used": True})
+    tracker.get_trial(4).delete()
+
+    there = own.get_trial(1)
+    assert (there.notes, there.labels, there.verdict, there.archived) == ("mine", {"paper"}, "keep", True)
+    assert (trial.id, trial.notes, trial.experiment_id) == (3, "mine", 2)
+    assert own.get_experiment(1).labels == {"night"} == experiment.labels
+    assert own.get_experiment(1).notes == "of bob"
+    assert Home(lab / "bob" / "core-sdk").experiment(1).read().experiment_id == 1
+    assert own.get_checkpoint("bob-1").is_pinned and checkpoint.metadata == {"used": True}
+    assert [one.id for one in own.list_trials()] == [1]
+    assert [one.id for one in tracker.list_trials()] == [1, 2, 3]
+    assert contents(lab / "ada") == before
+
+
+def test_an_error_tells_the_number_in_the_home_too(lab: Path) -> None:
+    """A verb that fails names the trial as the home of the trial does, and says which number that is here."""
+    trial = Tracker(homes=pattern(lab)).get_trial(4)
+
+    with pytest.raises(TrialNotRunningError) as caught:
+        trial.kill()
+
+    command = f"CORE_SDK_HOME={lab}/bob/core-sdk core-sdk trial describe 2"
+    assert str(caught.value).endswith(f"(trial 4 of all these homes is that of `{command}`)")
+    with pytest.raises(TrialNotFoundError):
+        verbs.kill(trial._home, 99, by="test")
+
+
+def test_a_writer_reports_about_a_trial_in_its_home(lab: Path) -> None:
+    """`Trial.writer` of several homes writes where the trial lies."""
+    with Tracker(homes=pattern(lab)).get_trial(3).writer("evaluator") as context:
+        context.train.report_validation_metrics(1, {"accuracy": 0.5})
+
+    assert Tracker(lab / "bob" / "core-sdk").get_trial(1).writers[0].name == "evaluator"
+
+
+def arguments_for(verb: Verb[..., Any]) -> dict[str, Any]:
+    """Returns what a verb needs to be done to the last trial, its experiment or its checkpoint."""
+    known = {"trial_id": 4, "experiment_id": 2, "storage_id": "bob-2", "model_id": 1, "version": 1, "by": "test"}
+    needed = inspect.signature(verb.function).parameters.values()
+    return {one.name: known.get(one.name, "text") for one in needed if one.default is one.empty and one.name != "home"}
+
+
+@needs("other users")
+@pytest.mark.parametrize(
+    "verb", [one for one in VERBS if not one.only_reads], ids=lambda one: f"{one.subject} {one.name}"
+)
+def test_the_home_of_another_user_is_never_changed(lab: Path, verb: Verb[..., Any]) -> None:
+    """Every verb is refused there, also for root, whom no permissions stop."""
+    os.chown(lab / "bob" / "core-sdk", 61002, -1)
+    tracker, before = Tracker(homes=pattern(lab)), contents(lab)
+    tracker.list_trials()
+
+    with pytest.raises(HomesOnlyReadError):
+        verb(tracker.home, **arguments_for(verb))
+
+    assert contents(lab) == before
+
+
+@needs("other users")
+def test_a_foreign_trial_is_named_with_its_owner(lab: Path) -> None:
+    """Whoever may not change a trial learns who may, also where a function is no verb."""
+    os.chown(lab / "bob" / "core-sdk", 61002, -1)
+    tracker = Tracker(homes=pattern(lab))
+    message = f"trial 3 lies in the home {lab}/bob/core-sdk, which is 61002's: only 61002 can change it"
+
+    with pytest.raises(HomesOnlyReadError, match=re.escape(message)):
+        tracker.get_trial(3).set_notes("not mine")
+    with pytest.raises(HomesOnlyReadError):
+        tracker.get_trial(3).writer("evaluator")
+    with pytest.raises(HomesOnlyReadError):
+        tracker.get_experiment(2).set_labels(["not mine"])
+    with pytest.raises(HomesOnlyReadError):
+        tracker.get_checkpoint("bob-1").add_metadata({"a": 1})
+    with pytest.raises(HomesOnlyReadError):
+        tracker.get_checkpoint("bob-1").remove_files(["weights"], force=True)
+    assert tracker.home.own_homes() == [f"{lab}/ada/core-sdk"]
+
+
+@needs("other users")
+def test_a_home_that_leads_into_another_one_is_not_ones_own(lab: Path) -> None:
+    """A stranger's home whose trials are links to one's own is refused, as is a link to a stranger's home."""
+    ada, eve = Home(lab / "ada" / "core-sdk"), Home.create(lab / "eve" / "core-sdk")
+    (eve.runs / "1").symlink_to(ada.runs / "1")
+    os.chown(eve.root, 61003, -1)
+    (lab / "zoe").mkdir()
+    (lab / "zoe" / "core-sdk").symlink_to(eve.root)
+    tracker, before = Tracker(homes=pattern(lab)), contents(ada.root)
+    with tracker.index() as view:
+        through = {Path(row.home).parent.name: row.trial_id for row in view.trials()}
+
+    for name in ("eve", "zoe"):
+        with pytest.raises(HomesOnlyReadError):
+            tracker.get_trial(through[name]).set_notes("changed through a link")
+
+    assert contents(ada.root) == before
 
 
 def test_the_client_reads_homes_as_one(lab: Path) -> None:

@@ -109,7 +109,7 @@ def test_a_trial_is_paused_and_resumed_from_afar(lab: LabServer, home: Home, tmp
 
     assert (paused.returncode, paused.stderr) == (
         0,
-        "core-sdk: asked trial 1 to stop: it does when it next calls should_preempt()\n",
+        "core-sdk: trial 1 was asked to stop: it does when it next calls should_preempt()\n",
     )
     assert labelled.stdout == "labels of trial 1: good\n"
     assert resumed.returncode == 0, resumed.stderr

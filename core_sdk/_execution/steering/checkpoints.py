@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from core_sdk._execution.steering.checks import checked_keys, checked_metadata, checked_text
-from core_sdk._execution.steering.verb import verb
+from core_sdk._execution.steering.verb import changing, verb
 from core_sdk._ground.records import CheckpointMetadataSet, CheckpointPinned, CheckpointUnpinned
 from core_sdk._home import Home, TrialFolder, open_view
 from core_sdk._home.folders import with_reserve
@@ -35,6 +35,7 @@ def unpin(home: Home, storage_id: str) -> bool:
     return row.is_pinned
 
 
+@changing("checkpoint")
 def add_metadata(home: Home, storage_id: str, metadata: Mapping[str, Any]) -> None:
     """Adds or replaces keys of the recorded metadata. The stored files do not change. Raises `TypeError`."""
     folder = _folder(home, storage_id)
@@ -43,6 +44,7 @@ def add_metadata(home: Home, storage_id: str, metadata: Mapping[str, Any]) -> No
     )
 
 
+@changing("checkpoint")
 def remove_metadata(home: Home, storage_id: str, keys: Iterable[str]) -> None:
     """Removes keys of the recorded metadata. Keys that it does not have are ignored. Raises `TypeError`."""
     folder = _folder(home, storage_id)
@@ -76,6 +78,7 @@ def delete(home: Home, storage_id: str, *, force: bool = False) -> None:
     with_reserve(home.root, lambda: delete_checkpoint(folder, row.storage, storage_id, is_forced=force))
 
 
+@changing("checkpoint")
 def delete_files(home: Home, storage_id: str, globs: Sequence[str], *, force: bool = False) -> None:
     """Deletes the files and directories that `globs` match ("optimizer", "*.pt", "**/*.tmp").
 

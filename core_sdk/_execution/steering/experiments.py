@@ -19,7 +19,7 @@ from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.protocol import ChangeSettings, Move, Want
 from core_sdk._execution.steering import trials
 from core_sdk._execution.steering.checks import check_unchanged, checked_labels, checked_text
-from core_sdk._execution.steering.verb import Verb, verb
+from core_sdk._execution.steering.verb import Verb, changing, verb
 from core_sdk._ground.records import Wish
 from core_sdk._home import Home, open_view
 from core_sdk._home.attempts.command import script_name
@@ -165,6 +165,7 @@ def move(home: Home, experiment_id: int, *, ahead_of: int | None = None, behind:
     """
     if (other_id := behind if ahead_of is None else ahead_of) is None or None not in (ahead_of, behind):
         raise ValueError("an experiment is moved ahead of one or behind one: give one of both")
+    home.check_changeable()
     for each in (experiment_id, other_id):
         check_submitted(home, each, "no master gives its trials slots")
     call(home.root, Move(experiment_id=experiment_id, other_id=other_id, is_behind=ahead_of is None))
@@ -223,6 +224,7 @@ def label(home: Home, experiment_id: int, *, add: Collection[str] = (), remove: 
         record.labels = [label for label in dict.fromkeys((*record.labels, *added)) if label not in removed]
 
 
+@changing("experiment")
 def set_labels(home: Home, experiment_id: int, labels: Iterable[str]) -> None:
     """Replaces all labels. Raises `InvalidNameError` or `TypeError`."""
     experiment = home.experiment(experiment_id)

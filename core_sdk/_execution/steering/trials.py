@@ -36,10 +36,10 @@ class Paused:
     attempt: int | None
     """The attempt that was asked to stop; None if the trial waited in Slurm's queue."""
     done: str
-    """What was done, in words."""
+    """What was done, in words that follow the trial's number."""
 
 
-@verb("trial", "pause", "{answer.done}", is_asked_of_home=True)
+@verb("trial", "pause", "trial {trial_id} {answer.done}", is_asked_of_home=True)
 def pause(home: Home, trial_id: int, by: str) -> Paused:
     """Asks a running trial to save a checkpoint and stop, and does not wait for it.
 
@@ -50,14 +50,14 @@ def pause(home: Home, trial_id: int, by: str) -> Paused:
     check_steered_alone(home, trial_id)
     if (attempt := folder.running_attempt()) is not None:
         folder.request_stop(attempt, by)
-        return Paused(attempt, f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
+        return Paused(attempt, "was asked to stop: it does when it next calls should_preempt()")
     if (job := folder.read_slurm_job()) is not None and not job.is_over:
         from core_sdk._execution.slurm.following import withdraw  # what few homes need
 
         if (job_id := withdraw(folder, by)) is not None:
-            return Paused(None, f"paused trial {trial_id}: took its job {job_id} out of Slurm's queue")
+            return Paused(None, f"is paused: its job {job_id} was taken out of Slurm's queue")
     if _has_left_line(folder, by):
-        return Paused(None, f"canceled trial {trial_id}, which waited for slots")
+        return Paused(None, "is canceled: it waited for slots")
     raise TrialNotRunningError(trial_id, "pause")
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints
 
 from core_sdk._ground.decoding import convert
-from core_sdk._home import Home
+from core_sdk._home import Home, open_view
 from core_sdk._home.opening import HomeElsewhere
-from core_sdk.errors import WorkspaceError
+from core_sdk.errors import CoreSDKError, WorkspaceError
 
 _P = ParamSpec("_P")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -51,14 +53,12 @@ class Verb(Generic[_P, _T_co]):
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T_co:
         """Does it; in a workspace, by asking its server, which raises `WorkspaceError` or `WorkspaceRequestError`.
 
-        Raises `HomesOnlyReadError` in several homes that are read as one.
+        In several homes that are read as one, it is done as `changing` says.
         """
         home = args[0] if args else kwargs.get("home")
         if isinstance(home, HomeElsewhere):
             answer: _T_co = self._asked(home, inspect.signature(self.function).bind(*args, **kwargs).arguments)
             return answer
-        if isinstance(home, Home) and not self.only_reads:
-            home.check_changeable()
         return self.function(*args, **kwargs)
 
     @property
@@ -92,4 +92,51 @@ def verb(
     is_told_home: bool = False,
 ) -> Callable[[Callable[_P, _T_co]], Verb[_P, _T_co]]:
     """Declares the function below it as a verb."""
-    return lambda function: Verb(subject, name, words, function, only_reads, is_asked_of_home, is_told_home)
+
+    def declare(function: Callable[_P, _T_co]) -> Verb[_P, _T_co]:
+        done = function if only_reads else changing(subject)(function)
+        return Verb(subject, name, words, done, only_reads, is_asked_of_home, is_told_home)
+
+    return declare
+
+
+def changing(subject: Subject) -> Callable[[Callable[_P, _T_co]], Callable[_P, _T_co]]:
+    """Lets the function below it, which changes something, do so in the home that has its subject, by its number there.
+
+    That matters for several homes that are read as one, of which only the user's own are changed. Raises
+    `HomesOnlyReadError` for all others. An error of the function then says how the home numbers the subject.
+    """
+
+    def decorated(function: Callable[_P, _T_co]) -> Callable[_P, _T_co]:
+        @functools.wraps(function)
+        def change(*args: _P.args, **kwargs: _P.kwargs) -> _T_co:
+            home = args[0] if args else kwargs.get("home")
+            if not isinstance(home, Home) or not home.is_gathered:
+                return function(*args, **kwargs)
+            call = inspect.signature(function).bind(*args, **kwargs)
+            there = _redirect(call.arguments, home, subject)
+            try:
+                return function(*call.args, **call.kwargs)
+            except CoreSDKError as error:
+                error.args = (f"{error}{there}",)
+                raise
+
+        return change
+
+    return decorated
+
+
+def _redirect(arguments: dict[str, Any], home: Home, subject: Subject) -> str:
+    """Replaces the home and the subject's number among the arguments. Returns the words that say which they are now."""
+    if subject == "trial" or subject == "experiment":
+        number = arguments[f"{subject}_id"]
+        arguments["home"], there = home.own(subject, number)
+        arguments[f"{subject}_id"] = there
+        command = f"CORE_SDK_HOME={shlex.quote(str(arguments['home'].root))} core-sdk {subject} describe {there}"
+        return f" ({subject} {number} of all these homes is that of `{command}`)"
+    if subject == "checkpoint":
+        with open_view(home) as view:
+            arguments["home"], _ = home.own("trial", view.checkpoint(arguments["storage_id"]).trial_id)
+    else:
+        home.check_changeable()
+    return ""

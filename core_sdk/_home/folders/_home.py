@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import google_crc32c
 
@@ -37,6 +37,8 @@ logger = logging.getLogger("core_sdk.tracking")
 GATHERING_LOCK = "gathering.lock"
 """The name of a file in a folder that gathers homes, which is no home of its own."""
 
+Kind = Literal["trial", "experiment"]
+
 # The lock of a job is held for milliseconds.
 _LOCK_WAIT_S = 10.0
 
@@ -56,7 +58,18 @@ class Home:
         return str(self.root)
 
     def check_changeable(self) -> None:
-        """Raises `HomesOnlyReadError` for several homes that are read as one."""
+        """Raises `HomesOnlyReadError` for several homes that are read as one, since they share nothing to change."""
+
+    def own(self, kind: Kind, number: int) -> tuple[Home, int]:
+        """Returns the home in which a trial or an experiment is changed, and its number there.
+
+        Raises `HomesOnlyReadError` if it lies in somebody else's home, among several that are read as one.
+        """
+        return self, number
+
+    def own_homes(self) -> list[str] | None:
+        """Returns which of several homes are the user's own; None for a single home."""
+        return None
 
     def renew(self) -> Mapping[Path, str]:
         """Looks for what is new in homes that are read as one, and returns which are left out, and why."""

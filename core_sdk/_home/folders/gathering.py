@@ -1,7 +1,8 @@
-"""The homes of several people as one, which is only read: a folder of links to their trials and experiments.
+"""The homes of several people as one: a folder of links to their trials and experiments.
 
 Each link is a number here, and what it leads to is a trial there. Links are only added, so that no number is used
-twice. The folder lies in the home of who reads, and so does the index. Nothing is written into the other homes.
+twice. The folder lies in the home of who reads, and so does the index. Nothing is written into the homes of others,
+and nothing through a link: what lies in a home of one's own is changed there, by its number there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import pwd
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -23,11 +24,11 @@ from typing import ClassVar
 from core_sdk._ground.alive import file_lock
 from core_sdk._ground.environment import Environment
 from core_sdk._ground.files import explained
-from core_sdk._ground.ownership import make_directory
-from core_sdk._ground.records import FORMAT, ExperimentRecord, HomeRecord, TrialRecord, generated_name
+from core_sdk._ground.ownership import is_own, make_directory
+from core_sdk._ground.records import FORMAT, ExperimentRecord, HomeRecord, Record, TrialRecord, generated_name
 from core_sdk._home.folders._experiment_folder import ExperimentFolder
 from core_sdk._home.folders._files import ID, exists, read_file
-from core_sdk._home.folders._home import GATHERING_LOCK, Home
+from core_sdk._home.folders._home import GATHERING_LOCK, Home, Kind
 from core_sdk._home.folders._trial_folder import TrialFolder
 from core_sdk.errors import HomeNotWritableError, HomesOnlyReadError, HomeTooNewError, RecordDamagedError
 
@@ -65,6 +66,7 @@ class GatheredHome(Home):
         (self.root / GATHERING_LOCK).touch(mode=0o600)
         self._sources: dict[Path, _Source] = {}
         self._trials, self._experiments = _Links(self.runs), _Links(self.experiments)
+        self._links: Mapping[Kind, _Links] = {"trial": self._trials, "experiment": self._experiments}
         self.left_out: dict[Path, str] = {}
 
     @property
@@ -74,20 +76,29 @@ class GatheredHome(Home):
     def check_changeable(self) -> None:
         raise HomesOnlyReadError(self.location)
 
+    def own(self, kind: Kind, number: int) -> tuple[Home, int]:
+        found = self.trial(number) if kind == "trial" else self.experiment(number)
+        there = found.path.readlink()
+        home = Home.open(there.parent.parent.resolve())
+        if not is_own(home.root):
+            raise HomesOnlyReadError.foreign(home.root, f"{kind} {number}", _user_name(home.root.stat().st_uid))
+        return home, int(there.name)
+
+    def own_homes(self) -> list[str]:
+        return [str(source.root) for source in self._sources.values() if source.found and source.found.is_own]
+
     def renew(self) -> dict[Path, str]:
         """Looks for new homes, trials and experiments. Returns the homes that are left out, each with the reason."""
         sources = [self._sources.setdefault(root, _Source(root)) for root in self._roots()]
         for source in sources:
-            source.begin_look(self._trials, self._experiments)
+            source.begin_look(self._links)
         deadline = time.monotonic() + _PATIENCE_S
         for source in sources:
             source.await_look(deadline)
         found = {str(source.root): source.found for source in sources if source.found is not None}
-        self._trials.add(each for contents in found.values() for each in contents.trials)
-        self._experiments.add(each for contents in found.values() for each in contents.experiments)
-        roots = found.keys()
-        self._trials.show(roots)
-        self._experiments.show(roots)
+        for kind, links in self._links.items():
+            links.add(each for contents in found.values() for each in contents.new[kind])
+            links.shown = {number for number, target in links.targets.items() if target.rsplit("/", 2)[0] in found}
         self.left_out = {source.root: source.problem for source in sources if source.problem}
         return self.left_out
 
@@ -149,12 +160,17 @@ class GatheredHome(Home):
 
 
 class _GatheredTrial(TrialFolder):
+    """A trial as its home has it, but with the numbers of this one."""
+
     def __init__(self, home: GatheredHome, trial_id: int) -> None:
         super().__init__(home.root, trial_id)
         self._home = home
 
     def read_record(self) -> TrialRecord:
         return self._home.take_trial(super().read_record(), self.trial_id)
+
+    def append_change(self, record: Record, check: Callable[[], None] | None = None) -> None:
+        self._home.check_changeable()
 
     def origin(self) -> dict[str, str]:
         return self._home.origin(self.path)
@@ -168,6 +184,11 @@ class _GatheredExperiment(ExperimentFolder):
     def read(self) -> ExperimentRecord:
         return self._home.take_experiment(super().read(), self.experiment_id)
 
+    @contextlib.contextmanager
+    def edit(self) -> Iterator[ExperimentRecord]:
+        self._home.check_changeable()  # the record has the numbers of this home
+        yield self.read()
+
     def origin(self) -> dict[str, str]:
         return self._home.origin(self.path)
 
@@ -177,53 +198,56 @@ class _Links:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._targets: dict[int, str] = {}
+        self.targets: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self.shown: set[int] = set()
         """The numbers in homes that answer."""
         self._read()
 
-    def __contains__(self, target: str) -> bool:
-        return target in self._numbers
-
     def number(self, target: Path) -> int | None:
         return self._numbers.get(str(target))
 
     def target(self, number: int) -> Path:
-        return Path(self._targets[number]) if number in self._targets else self._directory / "0" / "0" / "0"
+        return Path(self.targets[number]) if number in self.targets else self._directory / "0" / "0" / "0"
+
+    def new_in(self, root: Path) -> list[tuple[int, str]]:
+        """Returns the folders of a home that have no number yet, with their times in ns."""
+        directory = root / self._directory.name
+        targets = (f"{directory}/{name}" for name in os.listdir(directory) if ID.fullmatch(name))  # noqa: PTH208
+        new = []
+        for target in targets:
+            if target not in self._numbers:
+                with contextlib.suppress(FileNotFoundError):
+                    new.append((os.stat(target).st_mtime_ns, target))  # noqa: PTH116  (20,000 of them)
+        return new
 
     def add(self, found: Iterable[tuple[int, str]]) -> None:
         """Gives numbers to folders that have none, in the order of their times."""
-        new = sorted(each for each in found if each[1] not in self)
+        new = sorted(each for each in found if each[1] not in self._numbers)
         if not new:
             return
         with file_lock(self._directory.parent / GATHERING_LOCK):
             self._read()  # another process may have added some
-            number = max(self._targets, default=0)
+            number = max(self.targets, default=0)
             for _, target in new:
-                if target not in self:
+                if target not in self._numbers:
                     number += 1
                     os.symlink(target, self._directory / str(number))  # noqa: PTH211  (20,000 of them)
-                    self._targets[number], self._numbers[target] = target, number
-
-    def show(self, roots: Set[str]) -> None:
-        """Shows what lies in these homes."""
-        self.shown = {number for number, target in self._targets.items() if target.rsplit("/", 2)[0] in roots}
+                    self.targets[number], self._numbers[target] = target, number
 
     def _read(self) -> None:
         with os.scandir(self._directory) as entries:
             names = [entry.name for entry in entries if ID.fullmatch(entry.name)]
-        for number in {*map(int, names)} - self._targets.keys():
-            self._targets[number] = os.readlink(f"{self._directory}/{number}")  # noqa: PTH115  (as above)
-        self._numbers = {target: number for number, target in self._targets.items()}
+        for number in {*map(int, names)} - self.targets.keys():
+            self.targets[number] = os.readlink(f"{self._directory}/{number}")  # noqa: PTH115  (as above)
+        self._numbers = {target: number for number, target in self.targets.items()}
 
 
 @dataclass(frozen=True)
 class _Contents:
-    """The folders of a home that have no number here yet, with their times in ns."""
-
-    trials: list[tuple[int, str]]
-    experiments: list[tuple[int, str]]
+    new: Mapping[Kind, list[tuple[int, str]]]
+    """The folders of the home that have no number here yet, with their times in ns."""
+    is_own: bool
 
 
 @dataclass
@@ -239,10 +263,10 @@ class _Source:
     _has_begun: threading.Event = field(default_factory=threading.Event)
     _answer: tuple[_Contents | None, str] = (None, "")
 
-    def begin_look(self, trials: _Links, experiments: _Links) -> None:
+    def begin_look(self, links: Mapping[Kind, _Links]) -> None:
         if self._thread is None:
             self._has_begun.clear()
-            self._thread = threading.Thread(target=self._look, args=(trials, experiments), daemon=True)
+            self._thread = threading.Thread(target=self._look, args=(links,), daemon=True)
             self._thread.start()
 
     def await_look(self, deadline: float) -> None:
@@ -256,10 +280,10 @@ class _Source:
             self._thread = None
             self.found, self.problem = self._answer
 
-    def _look(self, trials: _Links, experiments: _Links) -> None:
+    def _look(self, links: Mapping[Kind, _Links]) -> None:
         """Sets the answer. Whoever waits learns early that the home's file system answers at all."""
         try:
-            self._answer = self._contents(trials, experiments), ""
+            self._answer = self._contents(links), ""
         except HomeTooNewError as error:
             self._answer = None, f"it is of a newer version, with format {error.format_found}"
         except (RecordDamagedError, OSError) as error:
@@ -267,7 +291,7 @@ class _Source:
         finally:
             self._has_begun.set()
 
-    def _contents(self, trials: _Links, experiments: _Links) -> _Contents | None:
+    def _contents(self, links: Mapping[Kind, _Links]) -> _Contents | None:
         home = Home(self.root)
         try:
             if not home.record.exists():
@@ -278,21 +302,11 @@ class _Source:
         self._has_begun.set()
         if record is not None and record.format > FORMAT:
             raise HomeTooNewError(home.root, record.format, FORMAT)
-        # In this order: a trial is made after its experiment.
-        return _Contents(_new_entries(home.runs, trials), _new_entries(home.experiments, experiments))
+        # Trials come first, as in `links`: a trial is made after its experiment.
+        return _Contents({kind: each.new_in(self.root) for kind, each in links.items()}, is_own(self.root))
 
 
 _SLOW = f"it does not answer within {_PATIENCE_S:g} s"
-
-
-def _new_entries(directory: Path, known: _Links) -> list[tuple[int, str]]:
-    targets = (f"{directory}/{name}" for name in os.listdir(directory) if ID.fullmatch(name))  # noqa: PTH208
-    new = []
-    for target in targets:
-        if target not in known:
-            with contextlib.suppress(FileNotFoundError):
-                new.append((os.stat(target).st_mtime_ns, target))  # noqa: PTH116  (20,000 of them)
-    return new
 
 
 def _expanded(pattern: Path) -> Iterator[Path]:

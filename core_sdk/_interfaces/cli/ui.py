@@ -57,9 +57,8 @@ def ui(
             _open_browser(address)
 
     until = sys.stdin if until_eof else None
-    home = open_home()
-    can_act = not read_only and not home.is_gathered
-    serving.serve(home, until=until, host=host, port=port, token=chosen, can_act=can_act, on_listening=tell)
+    can_act = not read_only
+    serving.serve(open_home(), until=until, host=host, port=port, token=chosen, can_act=can_act, on_listening=tell)
 
 
 def _read_token(token: str | None) -> str | None:

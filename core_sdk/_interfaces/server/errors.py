@@ -16,6 +16,7 @@ from core_sdk.errors import (
     CheckpointNotFoundError,
     CoreSDKError,
     HomeError,
+    HomesOnlyReadError,
     MasterError,
     NameTakenError,
     NotFoundError,
@@ -84,6 +85,8 @@ def refusal_of(error: Exception) -> RequestError:
             return RequestError(400, "bad_formula", error.problem, place=error.place)
         case NotFoundError() | CheckpointNotFoundError():
             return RequestError(404, _kind(error), str(error), "It may have been deleted meanwhile.")
+        case HomesOnlyReadError():
+            return RequestError(403, _kind(error), str(error))
         case StorageError() | HomeError() | MasterError():
             return RequestError(503, _kind(error), str(error))
         case TextChangedError():

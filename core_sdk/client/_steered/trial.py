@@ -87,7 +87,7 @@ class SteeredTrial(Shown[TrialRow]):
         from core_sdk._distributed import DistributedContext
         from core_sdk.core._writer import open_writer
 
-        return open_writer(self._home, self.trial_id, name, DistributedContext())
+        return open_writer(*self._home.own("trial", self.trial_id), name, DistributedContext())
 
     @property
     def summary_metrics(self) -> dict[str, dict[str, dict[str, Metric | None]]]:

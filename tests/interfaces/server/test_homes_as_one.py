@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from home.journals import new_trial, record, report
 from interfaces.server.visitor import Visitor
+from parts import needs
 from processes import wait_for
 
 from core_sdk._home import Home
@@ -67,3 +69,31 @@ def test_the_page_follows_a_home_that_comes_and_one_that_is_damaged(visitor: Vis
     told = visitor.get("/api/v1/home").json
     assert [one.partition(":")[0] for one in told["left_out"]] == [str(homes[0].root)]
     assert told["location"] == str(homes[0].root.parent / "*")
+
+
+def test_trials_of_ones_own_have_actions(visitor: Visitor, homes: list[Home]) -> None:
+    """The page learns which homes are the user's own, and an action reaches the trial by its number there."""
+    told = visitor.question("/home")
+    done = visitor.act("/trials/2/actions/change", {"notes": "seen together"})
+
+    assert told["can_act"] and sorted(told["own_homes"]) == [str(home.root) for home in homes]
+    assert (done.status, done.json["message"]) == (200, "changed trial 2")
+    assert visitor.question("/trials/2")["trial"]["notes"] == "seen together"
+    alone = Visitor(homes[1])
+    assert alone.question("/trials/1")["trial"]["notes"] == "seen together"
+    assert alone.question("/home")["own_homes"] is None
+    alone.close()
+
+
+@needs("other users")
+def test_trials_of_others_have_none(homes: list[Home]) -> None:
+    """An action on a trial in somebody else's home is refused, and the home is not among the user's own."""
+    os.chown(homes[1].root, 61002, -1)
+    visitor = Visitor(gathered_home([str(homes[0].root.parent / "*")]))
+
+    refused = visitor.act("/trials/2/actions/label", {"add": ["mine"]})
+
+    assert visitor.question("/home")["own_homes"] == [str(homes[0].root)]
+    assert (refused.status, refused.problem) == (403, "homes_only_read")
+    assert not homes[1].folder(1).changes_path.exists()
+    visitor.close()

@@ -19,6 +19,7 @@ from core_sdk._interfaces.cli._ids import OwnOrFetchedTrial, TrialId, parse_chec
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsJson
 from core_sdk._interfaces.render.output import print_object
+from core_sdk._interfaces.render.text import printable
 from core_sdk._interfaces.signatures import Argument, Option
 
 _POLL_INTERVAL_S = 0.1
@@ -36,7 +37,7 @@ def pause(
     """
     home = open_home()
     paused = trials.pause(home, trial_id, "core-sdk trial pause")
-    say(paused.done)
+    say(f"trial {trial_id} {paused.done}")
     if wait and paused.attempt is not None:
         while any(row.is_running for row in attempt_rows(home.trial(trial_id)) if row.attempt == paused.attempt):
             time.sleep(_POLL_INTERVAL_S)
@@ -95,9 +96,11 @@ def resume(
     from core_sdk._interfaces.cli.running.attempt import run_attempt
     from core_sdk._interfaces.cli.running.slots import slots_in_turn
 
-    home = open_home()
-    folder = home.trial(trial_id)
-    trials.check_steered_alone(home, trial_id)
+    home, number = open_home().own("trial", trial_id)
+    folder = home.trial(number)
+    if number != trial_id:
+        say(f"trial {trial_id} is trial {number} of the home {printable(home.location)}")
+    trials.check_steered_alone(home, number)
     _await_stop(folder)
     if folder.read_slurm_job() is not None:
         from core_sdk._interfaces.cli.running.slurm import resume_in_slurm

@@ -28,6 +28,8 @@ class HomeAnswer(msgspec.Struct, frozen=True):
     """The part of the records that is read, of a server that has just begun to: all other questions wait for that."""
     refuses: list[str] = []
     """What this server does for nobody, such as `experiments/pause` or `queue`; a page over one's own home has none."""
+    own_homes: list[str] | None = None
+    """The homes, of several that are read as one, in which this server changes something; null for a single home."""
 
 
 def home(shared: SharedView) -> HomeAnswer:
@@ -46,4 +48,5 @@ def home(shared: SharedView) -> HomeAnswer:
         has_master=is_master_running(shared.home.root),
         can_act=shared.can_act,
         reading=reading,
+        own_homes=shared.home.own_homes(),
     )

@@ -28,6 +28,13 @@ export function useCanAct() {
   return home === undefined || home.can_act;
 }
 
+/** Returns whether this server changes a row: any, or of several homes what lies in the reader's own. */
+export function useMayChange() {
+  const home = useContext(Home);
+  const canAct = useCanAct();
+  return (/** @type {{home?: string}} */ row) => canAct && (home?.own_homes == null || home.own_homes.includes(row.home ?? ""));
+}
+
 /** Returns whether this server does this for somebody: a lab's server starts and ends no training. */
 export function useDoes() {
   const home = useContext(Home);

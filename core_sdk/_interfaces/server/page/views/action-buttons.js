@@ -3,7 +3,7 @@
 import { html, useState } from "../preact.js";
 import { Dialog } from "../parts/dialog.js";
 import { Menu } from "../parts/menu.js";
-import { useCanAct, useDoes } from "../state/home.js";
+import { useMayChange, useDoes } from "../state/home.js";
 import { splitNames } from "../state/place.js";
 import { ACTIONS, Doing, idOf, perform } from "./actions.js";
 import { isEnter, withText } from "../parts/field.js";
@@ -16,47 +16,47 @@ import { isEnter, withText } from "../parts/field.js";
 
 /** @param {Subject & {withLabels?: boolean}} props */
 export function ActionButtons({ kind, rows, onDone, onDeleted, withLabels = kind !== "checkpoints" }) {
-  const { choices, start, dialog, canAct } = useActions({ kind, rows, onDone, onDeleted });
+  const { own, choices, start, dialog } = useActions({ kind, rows, onDone, onDeleted });
   const [isLabelling, setIsLabelling] = useState(false);
-  if (!canAct) return html`<span class="soft">This page can only read.</span>`;
+  if (own.length === 0) return html`<span class="soft">This page can only read${rows.some(({ home }) => home) && " what belongs to others"}.</span>`;
   return html`
     ${choices.map((action) => html`<button key=${action.name} class=${action.isDangerous ? "dangerous" : ""} onClick=${() => start(action)}>${nameOf(action)}</button>`)}
     ${withLabels && html`<button onClick=${() => setIsLabelling(true)}>Label …</button>`}
     ${dialog}
-    ${isLabelling && html`<${LabelDialog} kind=${kind} rows=${rows} onClose=${() => setIsLabelling(false)} onDone=${onDone} />`}
+    ${isLabelling && html`<${LabelDialog} kind=${kind} rows=${own} onClose=${() => setIsLabelling(false)} onDone=${onDone} />`}
   `;
 }
 
 /** The same as a menu, for the row of a table. @param {Subject & {label: string}} props */
 export function ActionMenu({ kind, rows, onDone, label }) {
-  const { choices, start, dialog, canAct } = useActions({ kind, rows, onDone });
-  if (!canAct || choices.length === 0) return dialog;
+  const { choices, start, dialog } = useActions({ kind, rows, onDone });
+  if (choices.length === 0) return dialog;
   const items = choices.map((action) => ({ label: nameOf(action), isDangerous: action.isDangerous, onSelect: () => start(action) }));
   return html`<${Menu} label=${label} text="⋯" items=${items} />${dialog}`;
 }
 
-/** What can be done to the rows, how it is begun, and the dialog that asks before it. @param {Subject} subject */
+/** The rows that may be changed, what can be done to them, how it is begun, and the dialog that asks before it. @param {Subject} subject */
 function useActions({ kind, rows, onDone, onDeleted }) {
   const [asked, setAsked] = useState(/** @type {Action | null} */ (null));
-  const canAct = useCanAct();
+  const own = rows.filter(useMayChange());
   const does = useDoes();
   const start = async (/** @type {Action} */ action) => {
     if (action.question) return setAsked(action);
     await perform(
       kind,
       action,
-      rows.filter(action.fits).map((row) => idOf(kind, row)),
+      own.filter(action.fits).map((row) => idOf(kind, row)),
     );
     onDone();
   };
   const dialog =
     asked &&
-    html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} onDeleted=${onDeleted} />`;
+    html`<${Doing} kind=${kind} action=${asked} rows=${own.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} onDeleted=${onDeleted} />`;
   return {
-    choices: ACTIONS[kind].filter(({ name, fits, isForOne }) => does(`${kind}/${name}`) && rows.some(fits) && !(isForOne && rows.length > 1)),
+    choices: ACTIONS[kind].filter(({ name, fits, isForOne }) => does(`${kind}/${name}`) && own.some(fits) && !(isForOne && own.length > 1)),
+    own,
     start,
     dialog,
-    canAct,
   };
 }
 

@@ -6,14 +6,14 @@ import { Markdown } from "../parts/markdown.js";
 import { byline } from "../parts/text.js";
 import { say, sayFailure } from "../parts/toast.js";
 import { ApiError } from "../state/api.js";
-import { useCanAct } from "../state/home.js";
+import { useMayChange } from "../state/home.js";
 
-/** @param {{title?: string, notes: string, author?: string, save: (notes: string, before: string) => Promise<unknown>, onSaved: () => void}} props `before` is the text that was edited. */
-export function Notes({ title = "Notes", notes, author = "", save, onSaved }) {
+/** @param {{title?: string, notes: string, author?: string, home?: string, save: (notes: string, before: string) => Promise<unknown>, onSaved: () => void}} props `before` is the text that was edited. */
+export function Notes({ title = "Notes", notes, author = "", home, save, onSaved }) {
   const [draft, setDraft] = useState(/** @type {string | null} */ (null));
   const [before, setBefore] = useState("");
   const [isContested, setIsContested] = useState(false);
-  const canAct = useCanAct();
+  const canAct = useMayChange()({ home });
   const edit = () => {
     setDraft(notes);
     setBefore(notes);

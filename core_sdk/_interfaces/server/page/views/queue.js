@@ -9,7 +9,7 @@ import { counted, formatAge, formatTime } from "../parts/text.js";
 import { say, sayFailure } from "../parts/toast.js";
 import { act, address } from "../state/api.js";
 import { useAnswer } from "../state/answers.js";
-import { useCanAct } from "../state/home.js";
+import { useMayChange } from "../state/home.js";
 import { linkTo } from "../state/place.js";
 import { ActionMenu } from "./action-buttons.js";
 import { runsOf } from "./runs/trials.js";
@@ -135,7 +135,7 @@ function Experiments({ experiments, onDone }) {
 /** @param {{one: QueuedExperiment, turn: number, hasProblem: boolean, onDone: () => void}} props */
 function Row({ one, turn, hasProblem, onDone }) {
   const { experiment_id: id, name, running } = one;
-  const canAct = useCanAct();
+  const canAct = useMayChange()({});
   const change = async (/** @type {ExperimentSettingsBody} */ settings) => {
     try {
       say((await act(["experiments", id, "actions", "settings"], settings)).message);

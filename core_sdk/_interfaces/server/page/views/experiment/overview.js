@@ -45,7 +45,7 @@ export function ExperimentOverview({ found, follows, onDone }) {
         />
         <${Time} address=${address(["experiments", experiment.experiment_id, "time"])} follows=${follows} about=${`time of ${experiment.experiment_id}`} />
       </div>
-      <${Notes} notes=${notes} save=${(/** @type {string} */ text, /** @type {string} */ before) => act(["experiments", experiment.experiment_id, "actions", "change"], { notes: text, notes_before: before })} onSaved=${onDone} />
+      <${Notes} notes=${notes} home=${experiment.home} save=${(/** @type {string} */ text, /** @type {string} */ before) => act(["experiments", experiment.experiment_id, "actions", "change"], { notes: text, notes_before: before })} onSaved=${onDone} />
     </div>
   `;
 }

@@ -9,7 +9,7 @@ import { counted, formatAge, formatTime } from "../../parts/text.js";
 import { say, sayFailure } from "../../parts/toast.js";
 import { act, address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
-import { useCanAct } from "../../state/home.js";
+import { useMayChange } from "../../state/home.js";
 import { linkTo, useSetting } from "../../state/place.js";
 /** @import { ModelRow, ModelsAnswer } from "api" */
 
@@ -24,7 +24,7 @@ export function Models() {
           <h1>Models</h1>
           <span class="spread"></span>
           <${Switch} label="Archived ones too" isOn=${archived !== ""} onChange=${(/** @type {boolean} */ isOn) => setArchived(isOn ? "true" : "")} />
-          ${useCanAct() && html`<button class="primary" onClick=${() => setIsMaking(true)}>New model …</button>`}
+          ${useMayChange()({}) && html`<button class="primary" onClick=${() => setIsMaking(true)}>New model …</button>`}
         </div>
         <${Answered} answer=${answer} what="the models">
           ${(/** @type {ModelsAnswer} */ { models }) =>

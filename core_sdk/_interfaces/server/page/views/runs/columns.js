@@ -12,7 +12,7 @@ import { linkTo } from "../../state/place.js";
 const NUM_OF_A_KIND = 4;
 
 /** What the table needs of each trial besides the columns in view. */
-export const ALWAYS_READ = ["id", "experiment_id", "state", "progress", "reason", "label", "archived"];
+export const ALWAYS_READ = ["id", "experiment_id", "state", "progress", "reason", "label", "archived", "home"];
 
 /** Fields that have another width or another look than others of their type. @type {Record<string, Partial<Column<Run>>>} */
 const FIELDS = {

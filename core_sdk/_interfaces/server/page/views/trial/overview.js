@@ -71,7 +71,7 @@ export function Overview({ found, onDone }) {
       ${trial.writers.length > 0 && html`<${Writers} writers=${trial.writers} />`}
       ${alerts.length > 0 && html`<${Alerts} alerts=${alerts} />`}
     </div>
-    <${Notes} notes=${trial.notes} author=${trial.notes_author} save=${(/** @type {string} */ notes, /** @type {string} */ before) => act(["trials", trial.trial_id, "actions", "change"], { notes, notes_before: before })} onSaved=${onDone} />
+    <${Notes} notes=${trial.notes} author=${trial.notes_author} home=${trial.home} save=${(/** @type {string} */ notes, /** @type {string} */ before) => act(["trials", trial.trial_id, "actions", "change"], { notes, notes_before: before })} onSaved=${onDone} />
     </div>
   `;
 }
