@@ -75,6 +75,7 @@ class _Root(LazyGroup):
         "export": Lazy(
             f"{_CLI}.exchange.commands:export",
             "Write the tables of `core-sdk sql` as Parquet files, in place of an earlier export's files.",
+            reads_homes=True,
         ),
         "import": Lazy(
             f"{_CLI}.exchange.commands:import_runs",
@@ -87,6 +88,7 @@ class _Root(LazyGroup):
             f"{_CLI}.report:report",
             "Write an experiment into one HTML file: its charts, trials and media, what mattered, and its "
             "configuration.",
+            reads_homes=True,
         ),
         "login": Lazy(
             f"{_CLI}.workspace.commands:login",
@@ -99,6 +101,7 @@ class _Root(LazyGroup):
         "sql": Lazy(
             f"{_CLI}.exchange.commands:sql",
             "Ask a question in SQL over the tables experiments, trials, hparams, metrics and checkpoints.",
+            reads_homes=True,
         ),
         "ui": Lazy(f"{_CLI}.ui:ui", "Show the home in a web browser, until Ctrl-C.", reads_homes=True),
         "server": Lazy(

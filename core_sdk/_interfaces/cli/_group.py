@@ -34,11 +34,14 @@ class Group(click.Group):
     A command may also be called by its short or old name, which the help does not list.
     """
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:  # type: ignore[override]
+    def command(  # type: ignore[override]
+        self, name: str | None = None, *, reads_homes: bool = False, **settings: Any
+    ) -> Callable[[F], F]:
         """Adds a function as a command, by default under its own name. The function stays one that others can call."""
 
         def add(function: F) -> F:
-            self.add_command(command_from(function, name or function.__name__.strip("_").replace("_", "-"), **settings))
+            named = name or function.__name__.strip("_").replace("_", "-")
+            self.add_command(_command(function, named, reads_homes, **settings))
             return function
 
         return add
@@ -111,8 +114,12 @@ def _load(name: str, lazy: Lazy) -> Any:
     if isinstance(loaded, click.Group):
         loaded.help = lazy.help
         return loaded
-    command = command_from(loaded, name, cls=lazy.cls, hidden=lazy.is_hidden)
-    if lazy.reads_homes:
+    return _command(loaded, name, lazy.reads_homes, cls=lazy.cls, hidden=lazy.is_hidden)
+
+
+def _command(function: Callable[..., Any], name: str, reads_homes: bool, **settings: Any) -> click.Command:
+    command: click.Command = command_from(function, name, **settings)
+    if reads_homes:
         command.params.append(_homes_option())
     return command
 

@@ -15,7 +15,7 @@ from core_sdk._home.finding.best import checkpoints_best_first
 from core_sdk._home.rows import CheckpointRow
 from core_sdk._interfaces.cli._arguments import Force, Since, Yes
 from core_sdk._interfaces.cli._group import command_group
-from core_sdk._interfaces.cli._home import in_home, open_home, workspace
+from core_sdk._interfaces.cli._home import in_home, open_home
 from core_sdk._interfaces.cli._ids import OfExperiment, OfTrial, StorageId, StorageIds
 from core_sdk._interfaces.cli.checkpoint import gc, verify
 from core_sdk._interfaces.cli.checkpoint.export import export
@@ -31,8 +31,8 @@ from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, RecordDamaged
 app = command_group()
 
 app.command()(gc.gc)
-app.command()(verify.verify)
-app.command()(export)
+app.command(reads_homes=True)(verify.verify)
+app.command(reads_homes=True)(export)
 
 _COLUMNS = [
     Column[CheckpointRow]("ID", lambda row: row.storage_id),
@@ -45,7 +45,7 @@ _COLUMNS = [
 _METRIC_AT = 3
 
 
-@app.command("list")
+@app.command("list", reads_homes=True)
 def list_checkpoints(
     trial: OfTrial = None,
     experiment: OfExperiment = None,
@@ -118,7 +118,7 @@ def _searcher_metric(home: Home, experiment_id: int) -> str | None:
     return metric.name if metric else None
 
 
-@app.command()
+@app.command(reads_homes=True)
 def describe(
     storage_id: StorageId,
     tensors: Annotated[
@@ -133,9 +133,9 @@ def describe(
     if not tensors:
         print_one(row, _properties(row), form)
         return
-    from core_sdk.client import Tracker  # slow to import
+    from core_sdk.client import Checkpoint  # slow to import
 
-    found = Tracker().get_checkpoint(storage_id).tensors()
+    found = Checkpoint(open_home(), row).tensors()
     layouts = ["" if one.layout == "strided" else f" {one.layout}" for one in found]
     listed = [
         f"{one.name}: {one.dtype} {list(one.shape)}{layout}, in {one.file}"
@@ -144,7 +144,7 @@ def describe(
     print_one({**fields_of(row), "tensors": found}, {**_properties(row), "Tensors": listed}, form)
 
 
-@app.command()
+@app.command(reads_homes=True)
 def download(
     storage_id: StorageId,
     directory: Annotated[
@@ -159,13 +159,12 @@ def download(
     """
     if directory is not None and output is not None:
         raise click.BadParameter("give the directory once")
-    from core_sdk.client import Tracker  # slow to import
+    from core_sdk.client import Checkpoint  # slow to import
 
-    tracker = Tracker.connected(named) if (named := workspace()) else Tracker()
-    click.echo(tracker.get_checkpoint(storage_id).download(directory or output))
+    click.echo(Checkpoint(open_home(), checkpoint_row(storage_id)).download(directory or output))
 
 
-@app.command()
+@app.command(reads_homes=True)
 def pin(
     storage_ids: StorageIds,
     note: Annotated[str, Option(help="Why.", show_default=False)] = "",
@@ -176,7 +175,7 @@ def pin(
         click.echo(f"pinned checkpoint {storage_id}")
 
 
-@app.command()
+@app.command(reads_homes=True)
 def unpin(storage_ids: StorageIds) -> None:
     """Let checkpoints be deleted again."""
     for storage_id in storage_ids:
@@ -184,7 +183,7 @@ def unpin(storage_ids: StorageIds) -> None:
         click.echo(f"{'unpinned checkpoint' if was_pinned else 'not pinned: checkpoint'} {storage_id}")
 
 
-@app.command()
+@app.command(reads_homes=True)
 def delete(
     storage_id: StorageId,
     glob: Annotated[

@@ -53,20 +53,18 @@ def export(
     running code of it. The directory appears when all is written; it must not exist. Of tensors that share their memory
     the first is written, and the others are named.
     """
-    from core_sdk.client import Tracker  # slow to import
+    from core_sdk._interfaces.cli._home import open_home
+    from core_sdk._interfaces.cli.checkpoint.selection import checkpoint_row
+    from core_sdk.client import Checkpoint  # slow to import
 
-    exported = (
-        Tracker()
-        .get_checkpoint(storage_id)
-        .export(
-            output,
-            file=file,
-            part=part,
-            dtype=None if dtype is None else dtype.value,
-            max_shard_bytes=shards,
-            index=index,
-            tensors_only=tensors_only,
-        )
+    exported = Checkpoint(open_home(), checkpoint_row(storage_id)).export(
+        output,
+        file=file,
+        part=part,
+        dtype=None if dtype is None else dtype.value,
+        max_shard_bytes=shards,
+        index=index,
+        tensors_only=tensors_only,
     )
     for name, kept in exported.tied.items():
         say(f"{name} is {kept}: it is written once")

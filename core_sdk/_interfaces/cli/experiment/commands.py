@@ -30,7 +30,7 @@ from core_sdk._interfaces.signatures import Argument, Option
 app = command_group()
 for _commands in (submitting, steering, looking):
     _commands.register(app)
-app.command("time")(experiment_time)
+app.command("time", reads_homes=True)(experiment_time)
 
 _NUM_TRIALS = 20
 _COLUMNS = [
@@ -47,7 +47,7 @@ _COLUMNS = [
 ]
 
 
-@app.command("list")
+@app.command("list", reads_homes=True)
 def list_experiments(
     every: Annotated[bool, Option("--all", help="Also those that are archived.")] = False,
     since: Since = None,
@@ -66,7 +66,7 @@ def list_experiments(
     print_rows(rows, ExperimentRow, _COLUMNS, form, f"No experiments yet {in_home(home)}: the first trial begins one.")
 
 
-@app.command()
+@app.command(reads_homes=True)
 def describe(
     experiment: Annotated[
         str,
@@ -115,7 +115,7 @@ def _described(
     return value, {**_properties(row), "Best": best}, found, recorded
 
 
-@app.command()
+@app.command(reads_homes=True)
 def label(
     experiment: Annotated[
         str, Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
@@ -132,7 +132,7 @@ def label(
     click.echo(f"labels of experiment {experiment_id}: {printable(', '.join(sorted(now))) or 'none'}")
 
 
-@app.command()
+@app.command(reads_homes=True)
 def delete(
     experiments: Experiments,
     force: Force = False,

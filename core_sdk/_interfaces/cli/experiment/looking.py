@@ -30,8 +30,9 @@ _PAUSE_S = 0.5
 
 
 def register(app: Group) -> None:
-    for command in (trials, best, plot, logs, config, download):
-        app.command()(command)
+    for command in (trials, best, plot, logs, download):
+        app.command(reads_homes=True)(command)
+    app.command()(config)
     app.command("download-code")(download_code)
     app.command(hidden=True)(checkpoints)
 
@@ -84,13 +85,14 @@ def download(
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print only the directories.")] = False,
 ) -> None:
     """Copy the files of an experiment's best checkpoints to directories, and verify each of them."""
-    from core_sdk.client import Tracker  # slow to import
+    from core_sdk.client import Experiment as Chosen  # slow to import
 
     home = open_home()
     by = deciding_metric(home, experiment, metric, smaller_is_better)
     chosen = (by.name, by.smaller_is_better) if by else (None, None)
     try:
-        found = Tracker(home.root).get_experiment(experiment).top_n_checkpoints(top_n, *chosen)
+        with open_view(home) as view:
+            found = Chosen(home, view.experiment(experiment)).top_n_checkpoints(top_n, *chosen)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     for checkpoint in found:

@@ -38,9 +38,10 @@ class Setting(enum.StrEnum):
 
 
 def register(app: Group) -> None:
-    for command in (pause, activate, cancel, kill, wait, archive, unarchive):
-        app.command()(command)
-    app.command("set")(set_)
+    for command in (pause, activate, cancel, kill, archive, unarchive):
+        app.command(reads_homes=True)(command)
+    app.command()(wait)
+    app.command("set", reads_homes=True)(set_)
 
 
 def pause(experiments: Experiments, as_json: AsJson = False) -> None:

@@ -19,18 +19,18 @@ class _Trial(LazyGroup):
         "media": Lazy(f"{_TRIAL}.media:media", reads_homes=True),
         "plot": Lazy(f"{_TRIAL}.plot:plot", reads_homes=True),
         "logs": Lazy(f"{_TRIAL}.logs:logs", reads_homes=True),
-        "download": Lazy(f"{_TRIAL}.looking:download"),
+        "download": Lazy(f"{_TRIAL}.looking:download", reads_homes=True),
         "tensorboard": Lazy(f"{_TRIAL}.looking:tensorboard", reads_homes=True),
         "profile": Lazy(f"{_TRIAL}.profiling:profile"),
-        "pause": Lazy(f"{_TRIAL}.steering:pause"),
-        "kill": Lazy(f"{_TRIAL}.steering:kill"),
-        "resume": Lazy(f"{_TRIAL}.steering:resume", cls=CommandAfterDashes),
+        "pause": Lazy(f"{_TRIAL}.steering:pause", reads_homes=True),
+        "kill": Lazy(f"{_TRIAL}.steering:kill", reads_homes=True),
+        "resume": Lazy(f"{_TRIAL}.steering:resume", cls=CommandAfterDashes, reads_homes=True),
         "continue": Lazy(f"{_TRIAL}.steering:continue_", cls=CommandAfterDashes),
         **{
-            name: Lazy(f"{_TRIAL}.changing:{name}")
+            name: Lazy(f"{_TRIAL}.changing:{name}", reads_homes=True)
             for name in ("rename", "note", "label", "archive", "unarchive", "delete")
         },
-        **{name: Lazy(f"{_TRIAL}.evidence:{name}") for name in ("evidence", "tree", "verdict")},
+        **{name: Lazy(f"{_TRIAL}.evidence:{name}", reads_homes=True) for name in ("evidence", "tree", "verdict")},
         "export": Lazy(f"{_TRIAL}.archive:export"),
         "import": Lazy(f"{_TRIAL}.archive:import_file"),
     }

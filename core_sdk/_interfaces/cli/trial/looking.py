@@ -124,17 +124,17 @@ def download(
     ] = None,
 ) -> None:
     """Copy the files of a trial's newest or best checkpoint to a directory, and verify each of them."""
-    from core_sdk.client import Tracker  # slow to import
+    from core_sdk.client import Trial  # slow to import
 
     if best and latest:
         raise click.BadParameter("give --best or --latest, not both")
     home = open_home()
-    trial = Tracker(home.root).get_trial(trial_id)
     with open_view(home) as view:
-        by = deciding_metric_of_trial(home, view.trial(trial_id), metric, smaller_is_better)
+        row = view.trial(trial_id)
+        by = deciding_metric_of_trial(home, row, metric, smaller_is_better)
     chosen = (by.name, by.smaller_is_better) if by else (None, None)
     try:
-        checkpoint = trial.select_checkpoint(not best, best, None, *chosen)
+        checkpoint = Trial(home, row).select_checkpoint(not best, best, None, *chosen)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     click.echo(checkpoint.download(output))
