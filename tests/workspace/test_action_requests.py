@@ -21,7 +21,7 @@ from core_sdk._ground.records import Report, decode_file, encode_file
 from core_sdk._home import Home, TrialFolder
 from core_sdk._home.journal import encode_line
 from core_sdk._home.pushes import ActionRequests, Login, PushRecord, log_in, pusher_lock
-from core_sdk._home.pushes._requests import ActionRequestsRecord
+from core_sdk._home.pushes._requests import ActionRequest, ActionRequestsRecord
 from core_sdk._workspace.actions.acting import Hands
 from core_sdk._workspace.actions.asker import Asker
 from core_sdk._workspace.actions.requesting import ask_home
@@ -216,6 +216,22 @@ def test_a_request_is_void_after_a_day(
     assert machine.done == []
     assert outcomes(workspace) == [("resume", "expired", ""), ("resume", "waits", "")]
     assert again.request_id != request.request_id
+
+
+def test_only_requests_that_are_void_make_room_for_others(workspace: Home) -> None:
+    """Of 1,200 requests, those of the last two days stay, and the newest 1,000 in any case."""
+    old = [_request(number, age_s=3 * 86400) for number in range(100)]
+    new = [_request(number, age_s=3600) for number in range(100, 1200)]
+    (workspace.root / "requests.json").write_bytes(encode_file(ActionRequestsRecord(requests=old + new)))
+
+    ActionRequests(workspace.root).add(_request(1200, age_s=0))
+
+    kept = [one.trial_id for one in ActionRequests(workspace.root).all()]
+    assert kept == list(range(100, 1201))
+
+
+def _request(number: int, age_s: float) -> ActionRequest:
+    return ActionRequest(request_id=f"r{number}", trial_id=number, verb="resume", by="ada", time=time.time() - age_s)
 
 
 def test_a_request_that_was_cut_off_is_not_done_again(

@@ -53,7 +53,7 @@ class ActionRequest(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class ActionRequestsRecord(msgspec.Struct, kw_only=True):
-    """`<home>/requests.json`: the newest requests, the oldest first."""
+    """`<home>/requests.json`: the requests of the last days, and the newest before them; the oldest first."""
 
     format: int = 1
     requests: list[ActionRequest] = []
@@ -88,7 +88,9 @@ class ActionRequests:
             same = (one for one in known if one.request_id == request.request_id or _asks_the_same(one, request))
             if (found := next(same, None)) is not None:
                 return found
-            self._write([*known[1 - _MOST_KEPT :], request])
+            # One of which either side has still to hear must stay, or it would be lost, or carried out once more.
+            old = [one for one in known[: 1 - _MOST_KEPT] if time.time() - one.time < 2 * OPEN_S]
+            self._write([*old, *known[1 - _MOST_KEPT :], request])
         return request
 
     def settle(self, request_id: str, outcome: ActionOutcome, message: str, answer: Any) -> None:
