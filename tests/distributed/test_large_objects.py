@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import pytest
 from distributed.conftest import StartRanks
@@ -56,6 +57,22 @@ def test_an_object_of_100_mb_arrives_whole(threads: Threads) -> None:
         ]
 
     assert threads.run(2, script) == [[True, True]] * 2
+
+
+def test_a_rank_that_is_late_keeps_no_other_one_waiting(threads: Threads) -> None:
+    """The chief sends a large object to all ranks at once: rank 2 gets it before rank 1 has called."""
+    content = bytes(50_000_000)
+    has_arrived = threading.Event()
+
+    def script(distributed: DistributedContext) -> bool:
+        if distributed.rank == 1:
+            assert has_arrived.wait(30)
+        is_whole = distributed.broadcast(content if distributed.is_chief else None) == content
+        if distributed.rank == 2:
+            has_arrived.set()
+        return is_whole
+
+    assert threads.run(3, script) == [True] * 3
 
 
 DYING = """

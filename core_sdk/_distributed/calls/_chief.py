@@ -7,7 +7,7 @@ import logging
 import select
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ from core_sdk._distributed.calls._collectives import (
     milliseconds_until,
     too_large,
 )
-from core_sdk._distributed.calls._late_ranks import findings_on
+from core_sdk._distributed.calls._late_ranks import findings_on, late_ranks
 from core_sdk._distributed.transport._connection import Peer
 from core_sdk._distributed.transport._encoding import Buffer, Contribution, Decoded, join
 from core_sdk._distributed.transport._frames import (
@@ -46,6 +46,7 @@ _DELIVERY_INTERVAL_MS = 10.0
 _JOINED_BYTES = 1 << 15
 # The chief waits this long for one member alone, so that the others do not wake it one by one.
 _ALONE_MS = 5.0
+_SENT = object()
 # After this many broadcasts the chief reads the members' announcements. A socket holds many more of them.
 _NUM_UNHEARD = 16
 
@@ -189,35 +190,52 @@ class ChiefChannel(StarChannel):
         frame = Frame(kind, call.operation, call.number, call.site, small)
         packed = None if rest else frame.packed()
         deadline = time.monotonic() + self.timeout_s
-        lost = []
+        lost: list[int] = []
+        unsent: dict[_Member, Iterator[None]] = {}
 
         def wait_to_send() -> None:
-            self._wait_to_send(member, call, deadline)
+            self._wait_to_send([member], call, deadline)
 
         with self._delivering:
             for member in self._members.values():
                 try:
                     if packed is not None and not member.data.is_sealed:
                         member.data.send_packed(packed, wait_to_send)
-                    else:
-                        member.data.send(frame, wait_to_send, rest)
+                    elif not _sends_all(sending := member.data.sending(frame, rest)):
+                        unsent[member] = sending
                 except ConnectionEndedError:
                     lost.append(member.rank)
+            # All are served at once, so that a member that reads slowly keeps no other one waiting.
+            while unsent:
+                for member in self._wait_to_send([*unsent], call, deadline):
+                    try:
+                        if _sends_all(unsent[member]):
+                            del unsent[member]
+                    except ConnectionEndedError:
+                        lost.append(member.rank)
+                        del unsent[member]
         for rank in lost:
             self._fail_lost(rank, call)
 
-    def _wait_to_send(self, member: _Member, call: CollectiveCall, deadline: float) -> None:
-        """Waits for room in the socket. Reads the member's announcements, since it may be blocked on sending."""
+    def _wait_to_send(self, waiting: Sequence[_Member], call: CollectiveCall, deadline: float) -> list[_Member]:
+        """Waits for room in the sockets. Returns the members that have some.
+
+        Reads their announcements, since they may be blocked on sending.
+        """
         poller = select.poll()
         poller.register(self._state.wakeup, select.POLLIN)
-        poller.register(member.data, select.POLLIN | select.POLLOUT)
+        for member in waiting:
+            poller.register(member.data, select.POLLIN | select.POLLOUT)
         events = dict(poller.poll(milliseconds_until(deadline)))
         if not events:
-            self._time_out(msgspec.structs.replace(call, is_patient=False), [member.rank])
+            self._time_out(msgspec.structs.replace(call, is_patient=False), [member.rank for member in waiting])
         if self._state.wakeup.fileno() in events:
             self._heed_wakeup(call)
-        if events.get(member.data.fileno(), 0) & ~select.POLLOUT:
-            self._hear_announcement(member, call)
+        ready = [member for member in waiting if member.data.fileno() in events]
+        for member in ready:
+            if events[member.data.fileno()] & ~select.POLLOUT:
+                self._hear_announcement(member, call)
+        return ready
 
     def _hear_announcements(self) -> None:
         """Reads the announcements that have come, so that they do not fill the sockets and a wrong call is noticed."""
@@ -245,7 +263,10 @@ class ChiefChannel(StarChannel):
         its connection ends.
         """
         answers = self._ask_all()
-        late = [rank for rank in missing if rank not in answers] if call.is_patient else missing
+        late = [rank for rank in missing if rank not in answers]
+        if not call.is_patient:
+            behind = late_ranks(answers, self.size, call.number, self.rank)
+            late = [rank for rank in missing if rank in behind] or missing
         findings = findings_on(late or missing, answers, self.ranks, call.number)
         if late:
             self._fail_late(late, findings, call)
@@ -295,6 +316,11 @@ def _joined(contents: Sequence[Buffer]) -> tuple[bytes, Sequence[Buffer]]:
     """Joins small contents. Returns the joined bytes, and the contents that are too large to join: all or none."""
     is_small = sum(map(len, contents)) <= _JOINED_BYTES
     return (b"".join(contents), ()) if is_small else (b"", contents)
+
+
+def _sends_all(sending: Iterator[None]) -> bool:
+    """Sends what the socket takes. Returns whether that was the rest."""
+    return next(sending, _SENT) is _SENT
 
 
 def _too_large(pieces: Sequence[Buffer]) -> Contribution | None:

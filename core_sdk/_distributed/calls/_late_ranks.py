@@ -27,8 +27,17 @@ class StatusSurvey:
 
 
 def late_ranks(answers: Mapping[int, Status], size: int, number: int, asker: int) -> list[int]:
-    """Returns the ranks that have not begun call `number`, or do not answer."""
-    return [rank for rank in range(size) if rank != asker and (rank not in answers or answers[rank].num_calls < number)]
+    """Returns the ranks for which call `number` waits: they do not answer, or have not begun it.
+
+    A rank that is still in an earlier call, such as a chief that delivers its result, waits for one of the others. It
+    is named only if there are none.
+    """
+    behind = [rank for rank in range(size) if rank != asker and not _has_begun(answers.get(rank), number)]
+    return [rank for rank in behind if rank not in answers or not answers[rank].is_inside] or behind
+
+
+def _has_begun(status: Status | None, number: int) -> bool:
+    return status is not None and status.num_calls >= number
 
 
 def findings_on(

@@ -9,7 +9,7 @@ import select
 import socket
 import sys
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from core_sdk._distributed._topology import RankIdentity
@@ -88,16 +88,18 @@ class Connection:
         if self._seal is None and not payload and len(frame.payload) <= _COPIED_BYTES:
             self.send_packed(frame.packed(), blocked)
             return
+        for _ in self.sending(frame, payload):
+            blocked()
+
+    def sending(self, frame: Frame, payload: Sequence[Buffer] = ()) -> Iterator[None]:
+        """Sends a frame as `send()` does. Yields whenever the socket is full."""
         body: list[Buffer] = [frame.site, frame.payload, *payload]
         num_bytes = sum(map(len, body)) - len(frame.site)
         header = HEADER.pack(frame.kind, frame.operation, len(frame.site), frame.sequence, num_bytes)
         if self._seal is not None:
             header_code, frame_code = self._seal.seal(header, body)
             body = [header_code, *body, frame_code]
-        if num_bytes <= _COPIED_BYTES:
-            self._send_all([b"".join((header, *body))], blocked)
-        else:
-            self._send_all([header, *body], blocked)
+        return self._sending([b"".join((header, *body))] if num_bytes <= _COPIED_BYTES else [header, *body])
 
     def send_packed(self, content: bytes, blocked: Callable[[], None]) -> None:
         """Sends a small frame that was packed once for all members, like `send()`. Not for connections with a seal."""
@@ -108,7 +110,8 @@ class Connection:
         except OSError as error:
             raise ConnectionEndedError(str(error)) from error
         if num_sent < len(content):
-            self._send_all([content[num_sent:]], blocked)
+            for _ in self._sending([content[num_sent:]]):
+                blocked()
 
     def send_message(self, message: bytes, timeout_s: float) -> None:
         """Sends a message. Raises `ConnectionEndedError`, also if the peer reads nothing for `timeout_s`."""
@@ -121,13 +124,13 @@ class Connection:
 
         self.send(Frame(FrameKind.MESSAGE, CollectiveOperation.NONE, 0, b"", message), wait)
 
-    def _send_all(self, buffers: Sequence[Buffer], blocked: Callable[[], None]) -> None:
+    def _sending(self, buffers: Sequence[Buffer]) -> Iterator[None]:
         waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
         while waiting:
             try:
                 num_sent = self._socket.sendmsg(waiting[:512], (), _NO_SIGNAL)
             except BlockingIOError:
-                blocked()
+                yield
                 continue
             except OSError as error:
                 raise ConnectionEndedError(str(error)) from error
