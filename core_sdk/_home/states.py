@@ -106,9 +106,11 @@ def gap_of_end(end: AttemptEnd) -> Gap:
 
 def with_losses(reason: str, num_dropped: int, drop_reason: str) -> str:
     """Returns the reason for a state, with the records that were lost: that changes no state, and must be seen."""
+    if not num_dropped:
+        return reason
     why = re.sub(r"^\[Errno \d+\] ", "", drop_reason)
-    lost = f"{num_dropped} records lost: {why}".removesuffix(": ") if num_dropped else ""
-    return "; ".join(filter(None, (reason, lost)))
+    lost = f"{num_dropped} records lost: {why}".removesuffix(": ")
+    return f"{reason}; {lost}" if reason else lost
 
 
 def error_told(error: str | None, exit_record: ExitRecord | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from functools import cache
 
 _ADJECTIVES = """
 amber bold brave bright brisk calm clear clever copper coral cosmic crisp curious daring eager early fair fleet
@@ -20,6 +21,11 @@ robin sparrow spruce star summit tiger valley willow
 
 def generated_name(trial_id: int, created: float) -> str:
     """Returns the name of a trial that was given none, such as "calm-otter-12". It never changes."""
-    adjectives, nouns = _ADJECTIVES.split(), _NOUNS.split()
+    adjectives, nouns = _words()
     number, noun = divmod(zlib.crc32(f"{trial_id} {created!r}".encode()), len(nouns))
     return f"{adjectives[number % len(adjectives)]}-{nouns[noun]}-{trial_id}"
+
+
+@cache
+def _words() -> tuple[list[str], list[str]]:
+    return _ADJECTIVES.split(), _NOUNS.split()

@@ -76,7 +76,8 @@ def compare(
         if trial_ids:
             found = read_facts(view, [view.trial(trial_id) for trial_id in dict.fromkeys(trial_ids)])
         else:
-            found = choose_trials(view, experiment, where=where, sort=sort)[0][:first]
+            chosen = choose_trials(view, view.trials(experiment), where=where, sort=sort)
+            found = chosen.facts_of(view, chosen.rows[:first])
         check_format(output)
         if grouping is not None:
             groups, ranking = grouping.groups(home, found)

@@ -122,6 +122,20 @@ def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("three_trials")
+def test_metrics_are_read_of_the_shown_trials_only_unless_a_name_chooses(home: Home) -> None:
+    """Without a condition or an order, nothing is read of the metrics of the trials that the limit leaves out."""
+    with open_view(home) as view:
+        plain = choose_trials(view, view.trials())
+        shown = plain.facts_of(view, plain.rows[-1:])
+        sorted_by_metric = choose_trials(view, view.trials(), sort="-accuracy")
+
+    assert (len(plain.rows), plain.known) == (3, {})
+    assert [(one.row.trial_id, one.metrics) for one in shown] == [(3, {"training": {"loss": 0.5}})]
+    assert [row.trial_id for row in sorted_by_metric.rows] == [2, 1, 3]
+    assert [*sorted_by_metric.known] == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("three_trials")
 def test_trials_are_ordered_by_a_value(cli: Cli) -> None:
     """--sort puts trials without the value last in both directions and shows the value first."""
     listed = cli("trial", "list", "--sort", "-min.loss", "--column", "reason", COLUMNS="200").output
@@ -285,8 +299,8 @@ def test_every_column_is_named_so_that_it_means_one_thing(
     titles = {"Reason", "Started", "Labels", "Attempts"}  # of columns that every table has
     with open_view(home) as view:
         for name in {*rows[0], *head[6:]} - titles:
-            found, _ = choose_trials(view, None, labels=(), where="", sort=name, columns=[name], with_archived=True)
-            first = next(one for one in found if one.row.trial_id == 1)
+            chosen = choose_trials(view, view.trials(), sort=name, columns=[name], with_archived=True)
+            first = chosen.known[1]
             value = str(cell(first.value(name)))
             assert rows[0].get(name, value) == value, name
     # On the page, where metrics always have their group, a column of this name is a metric.

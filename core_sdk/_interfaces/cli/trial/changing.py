@@ -94,10 +94,10 @@ def _chosen(trial_ids: list[int] | None, where: str) -> list[int]:
     if not where:
         return list(dict.fromkeys(trial_ids or ()))
     with open_view(open_home()) as view:
-        found, _ = choose_trials(view, where=where, with_archived=True)
+        found = choose_trials(view, view.trials(), where=where, with_archived=True).rows
     if not found:
         say("no trial fulfils the condition")
-    return [one.row.trial_id for one in found]
+    return [row.trial_id for row in found]
 
 
 def _row(trial_id: int) -> TrialRow:

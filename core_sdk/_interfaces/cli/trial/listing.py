@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import click
 
@@ -32,9 +32,22 @@ from core_sdk._interfaces.render.tables import MOST_NAMES, Column, print_table, 
 _LONG_CHARS = 20
 
 
+class ChosenTrials(NamedTuple):
+    rows: list[TrialRow]
+    """In order."""
+    names: list[str]
+    """The names in the options."""
+    known: Mapping[int, Facts]
+    """The facts of all trials, if the options needed them."""
+
+    def facts_of(self, view: View, rows: Sequence[TrialRow]) -> list[Facts]:
+        """Returns the facts of some of these trials, and reads no others: they take longer to read than the rows."""
+        return [self.known[row.trial_id] for row in rows] if self.known else read_facts(view, rows)
+
+
 def choose_trials(
     view: View,
-    experiment_id: int | None = None,
+    rows: Sequence[TrialRow],
     *,
     labels: Collection[str] = (),
     where: str = "",
@@ -42,15 +55,15 @@ def choose_trials(
     columns: Sequence[str] = (),
     with_archived: bool = False,
     since: float | None = None,
-) -> tuple[list[Facts], list[str]]:
-    """Returns the chosen trials, and the names in the options. Raises `click.BadParameter` for a wrong option.
+) -> ChosenTrials:
+    """Chooses among trials. Raises `click.BadParameter` for a wrong option.
 
     New `since` a time are those that run, or have ended after it.
     """
     condition = _parse(where)
     sort_name = sort.removeprefix("-")
     names = dict.fromkeys(filter(None, (*columns, sort_name, *(condition.names if condition else ()))))
-    found = read_facts(view, view.trials(experiment_id))
+    found = read_facts(view, rows) if names else []
     for option, name in (("--sort", sort_name), *(("--column", name) for name in columns)):
         if name and (problem := problem_with(name, found)):
             raise click.BadParameter(problem, param_hint=option)
@@ -59,12 +72,15 @@ def choose_trials(
             condition.check(lambda name: problem_with(name, found), lambda name: field_of(name, found))
     except ConditionError as error:
         raise click.BadParameter(str(error), param_hint="--where") from error
-    chosen = [one for one in found if condition is None or condition.holds(one.value)]
-    chosen = [one for one in chosen if with_archived or not one.row.is_archived]
-    chosen = [one for one in chosen if set(labels) <= set(one.row.labels)]
+    known = {one.row.trial_id: one for one in found}
+    chosen = [row for row in rows if condition is None or condition.holds(known[row.trial_id].value)]
+    chosen = [row for row in chosen if with_archived or not row.is_archived]
+    chosen = [row for row in chosen if set(labels) <= set(row.labels)]
     if since is not None:
-        chosen = [one for one in chosen if one.row.ended is None or one.row.ended >= since]
-    return (in_order(chosen, sort) if sort else chosen), list(names)
+        chosen = [row for row in chosen if row.ended is None or row.ended >= since]
+    if sort:
+        chosen = [one.row for one in in_order([known[row.trial_id] for row in chosen], sort)]
+    return ChosenTrials(chosen, list(names), known)
 
 
 def print_trials(found: Sequence[Facts], names: Sequence[str], form: Form, *, names_experiment: bool = True) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -56,30 +55,31 @@ def list_trials(
     if quiet and not form.is_table:
         raise click.BadParameter("give --quiet, --json, --csv or --fields, one of them")
     home = open_home()
-    chosen = partial(
-        choose_trials,
-        experiment_id=experiment,
-        labels=label or (),
-        where=where,
-        sort=sort,
-        columns=column or (),
-        with_archived=every,
-        since=since,
-    )
     with open_view(home) as view:
-        found, names = chosen(view)
-        has_trials = bool(found or view.trials(experiment))
-    if hear_of_slurm(home, (one.row for one in found)):
-        with open_view(home) as view:
-            found, names = chosen(view)
-    found, form = limited(found, limit or 0 if quiet else limit, form, are_ordered=bool(sort))
+        rows = view.trials(experiment)
+        if hear_of_slurm(home, rows):
+            view.refresh()
+            rows = view.trials(experiment)
+        chosen = choose_trials(
+            view,
+            rows,
+            labels=label or (),
+            where=where,
+            sort=sort,
+            columns=column or (),
+            with_archived=every,
+            since=since,
+        )
+        shown, form = limited(chosen.rows, limit or 0 if quiet else limit, form, are_ordered=bool(sort))
+        found = [] if quiet else chosen.facts_of(view, shown)
     if quiet:
-        sys.stdout.writelines(f"{one.row.trial_id}\n" for one in found)
+        sys.stdout.writelines(f"{row.trial_id}\n" for row in shown)
         return
     if not found and form.is_table:
         nothing = f"No trials yet {in_home(home)}: `core-sdk run -- python train.py` starts one."
-        click.echo("No trial fulfils the condition." if has_trials else nothing)
+        click.echo("No trial fulfils the condition." if rows else nothing)
         return
+    names = chosen.names
     if experiment is not None and form.is_table and not isinstance(home, HomeElsewhere):
         names = with_searched(names, home.experiment(experiment).read().searcher_metric, found)
     print_trials(found, names, form)
