@@ -183,11 +183,14 @@ _LOADED_LATER = {
     "core_sdk._home.storage.bucket",
     "core_sdk._machine",
     "core_sdk.core._checkpoint._save",
+    "core_sdk.core._writer",
     "ctypes",
     "difflib",
     "importlib.metadata",
     "numpy",
+    "pickle",
     "requests",
+    "secrets",
     "torch",
 }
 

@@ -10,4 +10,4 @@ carries the messages that no call waits for: deaths, farewells, questions to a l
 
 from core_sdk._distributed._channel import Channel, Listener, SoloChannel
 from core_sdk._distributed._context import DistributedContext, has_process_group
-from core_sdk._distributed.transport._encoding import RankFailure
+from core_sdk._distributed.transport._failure import RankFailure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from pathlib import Path
 
 import msgspec
@@ -36,7 +36,7 @@ _decode_answer = json_decoder(ProfileAnswer)
 
 def request_profile(folder: TrialFolder, attempt: int, num_steps: int) -> ProfileRequest:
     """Asks the attempt to trace its next steps."""
-    request = ProfileRequest(num_steps, secrets.token_hex(4))
+    request = ProfileRequest(num_steps, os.urandom(4).hex())
     write_atomically(_request_path(folder, attempt), msgspec.json.encode(request))
     return request
 

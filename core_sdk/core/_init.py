@@ -49,7 +49,6 @@ from core_sdk.core._searcher import parse_max_length
 from core_sdk.core._settings import ProcessSettings
 from core_sdk.core._train import TensorboardMode, TrialLedger
 from core_sdk.core._train._guarding import Guarding, guards_of, tell_setback
-from core_sdk.core._writer import init_writer
 
 _WORDS_OF_OTHERS = {
     "config": "hparams",
@@ -186,6 +185,8 @@ def init(
         ranks, lambda: ProcessSettings.given(preempt_mode, tensorboard_mode, deadline, stop_notices)
     )
     if is_writer:
+        from core_sdk.core._writer import init_writer  # not for all scripts
+
         of_program = {"checkpoint_storage": checkpoint_storage, "guards": guards or None, **of_trial}
         return init_writer(writer, trial, of_program, ranks, settings, workspace)
 

@@ -21,7 +21,8 @@ from core_sdk._distributed.calls._control_thread import ControlThread
 from core_sdk._distributed.calls._group_state import GroupState, closed
 from core_sdk._distributed.calls._late_ranks import StatusSurvey
 from core_sdk._distributed.transport._connection import Peer
-from core_sdk._distributed.transport._encoding import Buffer, Contribution, Decoded, RankFailure, decode
+from core_sdk._distributed.transport._encoding import Buffer, Contribution, Decoded, decode
+from core_sdk._distributed.transport._failure import RankFailure
 from core_sdk._distributed.transport._frame_memory import FrameMemory
 from core_sdk._distributed.transport._frames import MAX_PAYLOAD_BYTES, CollectiveOperation
 from core_sdk._distributed.transport._messages import (

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from core_sdk._distributed.calls._wakeup_pipe import WakeupPipe
-from core_sdk._distributed.transport._encoding import RankFailure
+from core_sdk._distributed.transport._failure import RankFailure
 from core_sdk._distributed.transport._messages import Died, Fault, Left, Mismatch, TimedOut
 from core_sdk.errors import (
     ChannelError,

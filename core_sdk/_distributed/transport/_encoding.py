@@ -5,36 +5,21 @@ from __future__ import annotations
 import itertools
 import pickle
 import struct
-import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from core_sdk._distributed.transport._failure import RankFailure
 from core_sdk._ground.decoding import msgpack_decoder
 from core_sdk._ground.pickling import dumps_by_value
 
 Buffer = bytes | bytearray | memoryview
 
-_MAX_TEXT_CHARS = 16_384
 _SMALL = frozenset((type(None), bool, int, float))
 _TEXTS = frozenset((bytes, str))
 _SMALL_LENGTH = 1 << 14
 _COUNT = struct.Struct("!I")
-
-
-class RankFailure(msgspec.Struct, frozen=True, tag=True):
-    """An error of one rank, as text for the other ranks."""
-
-    rank: int
-    error_text: str
-    traceback_text: str = ""
-
-    @classmethod
-    def of(cls, rank: int, error: BaseException) -> RankFailure:
-        error_text = "".join(traceback.format_exception_only(error)).strip()
-        traceback_text = "".join(traceback.format_exception(error))
-        return cls(rank, _printable(error_text), _printable(traceback_text))
 
 
 class Decoded(NamedTuple):
@@ -110,9 +95,3 @@ def split(content: Buffer) -> list[memoryview]:
     lengths = struct.unpack_from(f"!{count}Q", view, _COUNT.size)
     ends = itertools.accumulate(lengths, initial=_COUNT.size + 8 * count)
     return [view[begin:end] for begin, end in itertools.pairwise(ends)]
-
-
-def _printable(text: str) -> str:
-    """Returns the text as valid UTF-8. A long text loses its beginning, which says less than its end."""
-    text = text.encode(errors="backslashreplace").decode()
-    return text if len(text) <= _MAX_TEXT_CHARS else "…" + text[-_MAX_TEXT_CHARS:]

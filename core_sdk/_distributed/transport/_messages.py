@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from core_sdk._distributed._topology import RankIdentity
-from core_sdk._distributed.transport._encoding import Buffer, RankFailure
+from core_sdk._distributed.transport._encoding import Buffer
+from core_sdk._distributed.transport._failure import RankFailure
 from core_sdk._ground.decoding import msgpack_decoder
 
 
