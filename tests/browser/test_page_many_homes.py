@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect, rows
-from home.journals import new_trial, record, report
+from home.journals import new_trial, record, report, stored
 from parts import needs
 
 from core_sdk._home import Home
@@ -22,7 +22,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "own"))
     for number, name in enumerate(("ada", "bob"), start=1):
         folder = new_trial(Home(tmp_path / "lab" / name), lr=0.1 * number)
-        record(folder, report(1, loss=0.5))
+        record(folder, report(1, loss=0.5), stored(f"{name}-1", 1))
         os.utime(folder.path, (number, number))
     os.chown(tmp_path / "lab" / "bob", 61002, -1)
     with serving(gathered_home([str(tmp_path / "lab" / "*")])) as site:
@@ -63,3 +63,17 @@ def test_of_chosen_rows_only_ones_own_are_changed(site: Site, open_view: OpenVie
     lab = Path(site.home.location).parent
     assert (lab / "ada" / "runs" / "1" / "changes.journal").exists()
     assert not (lab / "bob" / "runs" / "1" / "changes.journal").exists()
+
+
+@needs("other users")
+def test_checkpoints_of_ones_own_are_pinned(site: Site, open_view: OpenView) -> None:
+    """A checkpoint has buttons where its trial has them."""
+    page = open_view(site, "trials/1/checkpoints")
+    page.get_by_role("button", name="ada-1").click()
+    page.locator(".details").get_by_role("button", name="Pin …").click()
+    page.get_by_role("button", name="Pin checkpoint").click()
+    expect(page.locator("tr .chip")).to_contain_text("pinned")
+
+    page.goto(site.address("trials/2/checkpoints"))
+    page.get_by_role("button", name="bob-1").click()
+    expect(page.locator(".details .subject-actions")).to_have_text("This page can only read what belongs to others.")

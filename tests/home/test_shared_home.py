@@ -205,3 +205,38 @@ def test_a_colleague_reads_and_follows_a_shared_home(place: Path) -> None:  # no
         assert (now.st_mtime_ns, now.st_ctime_ns, now.st_size) == (state.st_mtime_ns, state.st_ctime_ns, state.st_size)
     assert set(ada.root.rglob("*")) == before.keys()
     assert {path.lstat().st_uid for path in (place / "bob").rglob("*")} == {BOB}
+
+
+@needs("other users")
+def test_a_colleague_changes_his_own_trials_only(place: Path) -> None:  # noqa: F811
+    """Files that a careless owner lets the group write are safe from verbs; the colleague's own trial is changed."""
+    ada, bob = home_of(ADA, place / "ada"), home_of(BOB, place / "bob")
+    train(ada, place)
+    train(bob, place)
+    for path in (ada.root, *ada.root.rglob("*")):
+        os.chown(path, ADA, LAB)
+        path.chmod(0o770 if path.is_dir() else 0o660)
+    (checkpoint,) = ada.checkpoints.glob("*-*-*-*-*")
+    before = {path: path.lstat() for path in ada.root.rglob("*")}
+    homes = ["--homes", f"{place}/*/core-sdk"]
+    commands = [
+        ["trial", "list", "-q", *homes],
+        ["trial", "label", "1", "mine", *homes],
+        ["trial", "archive", "1", *homes],
+        ["trial", "delete", "1", "--yes", *homes],
+        ["experiment", "set", "name", "1", "mine", *homes],
+        ["checkpoint", "delete", checkpoint.name, "--yes", *homes],
+        ["trial", "label", "2", "mine", *homes],
+    ]
+
+    listed, *refused, done = run_as(BOB, bob.root, *commands)
+
+    assert listed[1] == "1\n2\n"
+    for status, _, errors in refused:
+        assert status == 1
+        assert f"lies in the home {ada.root}, which is {ADA}'s: only {ADA} can change it" in errors
+    assert done == (0, "labels of trial 2: mine\n", "")
+    assert set(ada.root.rglob("*")) == before.keys()
+    for path, state in before.items():
+        now = path.lstat()
+        assert (now.st_mtime_ns, now.st_ctime_ns, now.st_size) == (state.st_mtime_ns, state.st_ctime_ns, state.st_size)

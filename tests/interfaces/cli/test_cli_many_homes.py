@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 from home.journals import new_trial, record, report, stored
 from interfaces.cli.commands import Cli, StartCli, WriteScript
+from parts import needs
 from processes import wait_for
 
 from core_sdk._ground.records import MANIFEST_NAME, CheckpointStored
@@ -64,6 +66,20 @@ def test_a_training_of_ones_own_is_steered_among_others(
     trial = own.get_trial(1)
     assert (trial.num_attempts, trial.state.name, trial.labels) == (2, "COMPLETED", {"paper"})
     assert Tracker(lab / "ada").get_trial(1).labels == set()
+
+
+@needs("other users")
+def test_a_training_of_somebody_else_is_not_resumed(lab: Path, cli: Cli) -> None:
+    """`trial resume` starts nothing in the home of another user, whoever may write there."""
+    os.chown(lab / "ada", 61001, -1)
+    homes = ["--homes", str(lab / "*")]
+    assert cli("trial", "list", "-q", *homes).output == "1\n"
+
+    refused = cli("trial", "resume", "1", *homes)
+
+    assert refused.status == 1
+    assert f"trial 1 lies in the home {lab}/ada, which is 61001's" in refused.errors
+    assert Tracker(lab / "ada").get_trial(1).num_attempts == 1
 
 
 def test_commands_that_read_take_several_homes(lab: Path, cli: Cli, tmp_path: Path) -> None:

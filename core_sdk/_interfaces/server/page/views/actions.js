@@ -14,7 +14,7 @@ import { isEnter, withText } from "../parts/field.js";
  * @typedef {object} Row
  * @property {string} state
  * @property {string[]} [labels] A checkpoint has none.
- * @property {string} [home] Of a trial or an experiment, where several homes are read as one.
+ * @property {string} [home] Where several homes are read as one.
  * @property {boolean} [is_archived]
  * @property {boolean} [is_pinned]
  * @property {object | null} [search] Of an experiment that was submitted.

@@ -22,8 +22,8 @@ const AT_FIRST = 200;
 const MOST_AT_ONCE = 1000;
 const MAX_FILES = 200;
 
-/** @param {{query: {trial?: number, experiment?: number}, experimentId: number, follows: (change: Change) => boolean}} props */
-export function Checkpoints({ query, experimentId, follows }) {
+/** @param {{query: {trial?: number, experiment?: number}, experimentId: number, home: string, follows: (change: Change) => boolean}} props */
+export function Checkpoints({ query, experimentId, home, follows }) {
   const [deleted, setDeleted] = useSetting("deleted");
   const [metric, setMetric] = useSetting("metric");
   const [limit, setLimit] = useState(AT_FIRST);
@@ -40,7 +40,8 @@ export function Checkpoints({ query, experimentId, follows }) {
   const verdicts = useMemo(() => new Map((retention.value?.checkpoints ?? []).map((one) => [one.storage_id, one])), [retention.value]);
   return html`
     <${Answered} answer=${answer} what="checkpoints">
-      ${(/** @type {CheckpointsAnswer} */ { checkpoints, num_found: numFound, size_bytes: size, metric: searched }) => {
+      ${(/** @type {CheckpointsAnswer} */ { checkpoints: found, num_found: numFound, size_bytes: size, metric: searched }) => {
+        const checkpoints = found.map((row) => ({ ...row, home }));
         const names = [...new Set(checkpoints.flatMap((row) => Object.keys(row.metrics)))];
         const shown = names.find((name) => name === metric) ?? names.find((name) => name === searched) ?? names[0];
         const condemned = checkpoints.filter(({ storage_id: id }) => verdicts.get(id)?.is_kept === false);

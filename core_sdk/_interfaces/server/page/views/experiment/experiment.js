@@ -67,7 +67,7 @@ function Found({ found, tab, follows, onDone }) {
       ${current === "variations" && html`<${Variations} experimentId=${id} follows=${follows} />`}
       ${current === "hyperparameters" && html`<${Hyperparameters} found=${found} follows=${follows} />`}
       ${current === "trials" && html`<${Trials} experiment=${id} />`}
-      ${current === "checkpoints" && html`<${Checkpoints} query=${{ experiment: id }} experimentId=${id} follows=${follows} />`}
+      ${current === "checkpoints" && html`<${Checkpoints} query=${{ experiment: id }} experimentId=${id} home=${experiment.home} follows=${follows} />`}
       ${current === "code" && html`<${Code} subject=${{ kind: "experiment", id, experimentId: id, hparams: null }} />`}
     </div>
   `;

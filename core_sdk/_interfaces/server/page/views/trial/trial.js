@@ -49,7 +49,7 @@ export function Trial({ id, tab }) {
             ${current === "overview" && html`<${Overview} found=${found} onDone=${answer.reload} />`}
             ${current === "system" && html`<${System} found=${found} />`}
             ${current === "logs" && html`<${Logs} trial=${found.trial} />`}
-            ${current === "checkpoints" && html`<${Checkpoints} query=${{ trial: Number(id) }} experimentId=${found.trial.experiment_id} follows=${(/** @type {Change} */ { trials }) => trials.includes(Number(id))} />`}
+            ${current === "checkpoints" && html`<${Checkpoints} query=${{ trial: Number(id) }} experimentId=${found.trial.experiment_id} home=${found.trial.home} follows=${(/** @type {Change} */ { trials }) => trials.includes(Number(id))} />`}
             ${current === "code" && html`<${Code} subject=${{ kind: "trial", id: Number(id), experimentId: found.trial.experiment_id, hparams: found.trial.hparams, numHparams: found.num_hparams }} />`}
           </div>
         `}
