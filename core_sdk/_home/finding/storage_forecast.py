@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -132,6 +131,8 @@ def _saver(view: View, trial: TrialRow, checkpoints: Sequence[CheckpointRow]) ->
     size_bytes = max((row.size_bytes for row in newest), default=0)
     if not gaps or size_bytes == 0:
         return None
+    from statistics import median  # slow to import
+
     (row,) = view.times(trial_ids=[trial.trial_id])
     return Saver(newest[0].time, median(gaps), size_bytes, _end(trial.progress, row))
 

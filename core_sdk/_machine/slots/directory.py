@@ -13,17 +13,19 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from core_sdk._ground.alive import AliveLock, is_alive
-from core_sdk._ground.decoding import json_decoder
+from core_sdk._ground.decoding import convert, json_decoder
 from core_sdk._ground.environment import slot_directory
 from core_sdk._ground.files import opened_regular, write_whole
-from core_sdk._machine.processes import Traces
 from core_sdk._machine.slots.turns import PostedTicket, obstacles, slots_for
 from core_sdk.errors import SlotError
+
+if TYPE_CHECKING:
+    from core_sdk._machine.processes import Traces
 
 _SHARED_MODE = 0o1777
 _PAUSE_S = 0.01
@@ -56,8 +58,8 @@ class TicketRecord(msgspec.Struct, kw_only=True):
     held: list[_SlotName] = []
     pid: int
     since: float
-    traces: Traces | None = None
-    """How the processes are found that the attempt has left, when nobody holds the lock any more."""
+    traces: dict[str, str | int] | None = None
+    """The `Traces` by which the processes are found that the attempt has left, when nobody holds the lock any more."""
 
 
 class TicketTrial(msgspec.Struct, kw_only=True):
@@ -284,7 +286,7 @@ class Ticket:
         # A directory that cannot be locked is no obstacle: the lock of the ticket is enough while its holders live.
         with contextlib.suppress(OSError, SlotError), SlotDirectory(self.path.parent).locked():
             record = json_decoder(TicketRecord)(os.pread(self.fileno(), _MOST_BYTES, 0))
-            self._written(msgspec.structs.replace(record, traces=traces))
+            self._written(msgspec.structs.replace(record, traces=msgspec.structs.asdict(traces)))
 
     def fileno(self) -> int:
         return self._lock.fileno()
@@ -363,7 +365,10 @@ def _left_of(ticket: Path) -> list[int]:
     """Returns the pids of processes of the attempt that live though nobody has the ticket's lock any more."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         traces = json_decoder(TicketRecord)(_read_bounded(ticket)[0]).traces
-        return [] if traces is None else traces.living()
+        if traces is not None:
+            from core_sdk._machine.processes import Traces  # slow to import, and seldom needed
+
+            return convert(traces, Traces).living()
     return []
 
 

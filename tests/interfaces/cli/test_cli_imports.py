@@ -26,25 +26,31 @@ print("MODULES", *sys.modules)
 _NOT_NEEDED = (
     "asyncio", "core_sdk._analysis", "core_sdk._distributed", "core_sdk._execution", "core_sdk._home.attempts",
     "core_sdk._home.storage", "core_sdk._interfaces.cli.running", "core_sdk._machine", "core_sdk.client",
-    "core_sdk.core", "numpy", "requests", "rich.console", "torch",
+    "core_sdk.core", "numpy", "requests", "rich.console", "statistics", "torch",
 )  # fmt: skip
 
 _NOT_NEEDED_FOR_A_QUEUE = (
     "asyncio", "core_sdk._analysis", "core_sdk._distributed", "core_sdk._execution.experiments.experiment",
     "core_sdk._execution.steering", "core_sdk._ground.config", "core_sdk._home.attempts", "core_sdk._home.index",
     "core_sdk._home.storage",
-    "core_sdk._interfaces.cli.ui", "core_sdk.client", "core_sdk.core", "core_sdk.search", "pathspec", "requests",
+    "core_sdk._interfaces.cli.ui", "core_sdk._machine.processes", "core_sdk.client", "core_sdk.core",
+    "core_sdk.search", "ctypes", "pathspec", "requests",
     "rich.console", "torch", "yaml",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["trial list", "trial list --json", "trial describe 1", "--version"])
+@pytest.mark.parametrize(
+    "command", ["trial list", "trial list --json", "trial describe 1", "trial metrics 1", "--version"]
+)
 def test_a_command_that_looks_imports_little(tmp_path: Path, command: str) -> None:
     """A command that looks at trials leaves out what only other commands need."""
     modules = modules_after(tmp_path, command)
 
-    allowed = {"core_sdk._analysis", "core_sdk._home.attempts"} if "describe" in command else set()
-    assert modules & {*_NOT_NEEDED} <= allowed
+    allowed = {
+        "trial describe 1": {"core_sdk._analysis", "core_sdk._home.attempts"},
+        "trial metrics 1": {"core_sdk._home.attempts"},
+    }
+    assert modules & {*_NOT_NEEDED} <= allowed.get(command, set())
 
 
 def test_an_empty_queue_imports_little(tmp_path: Path) -> None:

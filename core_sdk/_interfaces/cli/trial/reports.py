@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import click
 import msgspec
 
-from core_sdk._analysis.charts.trials import check_group
 from core_sdk._ground.records import MediaFile, SearcherMetric, Source, format_number, in_order, strict_json
 from core_sdk._home import Home, View, open_view
 from core_sdk._home.attempts.running import attempt_rows
@@ -23,7 +22,6 @@ from core_sdk._interfaces.cli._arguments import Metrics, Rank, ReportGroup, Sinc
 from core_sdk._interfaces.cli._home import open_home
 from core_sdk._interfaces.cli._ids import TrialId
 from core_sdk._interfaces.cli._messages import say
-from core_sdk._interfaces.cli.trial.plot import plot as draw_curves
 from core_sdk._interfaces.render.form import AsCsv, AsJson, Fields, choose_form
 from core_sdk._interfaces.render.output import (
     Form,
@@ -79,6 +77,8 @@ def metrics(
     if follow and superseded:
         raise click.BadParameter("--follow shows reports in the order in which they come: leave out --superseded")
     if plot:
+        from core_sdk._interfaces.cli.trial.plot import plot as draw_curves  # slow to import
+
         draw_curves([trial_id], group, metric)
         return
     home = open_home()
@@ -113,6 +113,8 @@ def reports_of(
     first = next(reports, None)
     if first is None:
         if group is not None:
+            from core_sdk._analysis.charts.trials import check_group  # slow to import
+
             check_group(view, trial_id, group)
         if rank not in (None, "all"):
             of_group = "" if group is None else f" in group {group!r}"
