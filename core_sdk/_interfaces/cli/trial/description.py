@@ -16,6 +16,7 @@ from core_sdk._home.finding.storage_forecast import StorageForecast, read_storag
 from core_sdk._home.finding.time_ledger import brief_duration
 from core_sdk._home.opening import HomeElsewhere
 from core_sdk._home.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow
+from core_sdk._interfaces.cli._home import hear_of_slurm
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.rows import properties_of
 from core_sdk._interfaces.render.text import MOST_LISTED, format_size, format_time, more_than
@@ -30,6 +31,8 @@ _GC = "`core-sdk checkpoint gc --save-trial-best 1 --save-trial-latest 1`"
 def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str, object]]:
     """Returns what is known of the trial, for programs and for people."""
     with open_view(home) as view:
+        if hear_of_slurm(home, [view.trial(trial_id)]):
+            view.refresh()
         row, summary, alerts, media = (
             view.trial(trial_id),
             view.summary(trial_id),

@@ -100,9 +100,6 @@ def describe(
     if with_metrics and form.is_json:
         raise click.BadParameter("--metrics is for tables: `trial metrics --json` prints all reports")
     home = open_home()
-    with open_view(home) as view:
-        rows = [view.trial(trial_id)]
-    hear_of_slurm(home, rows)
     value, properties = describe_trial(home, trial_id)
     print_one(value, properties, form)
     if with_metrics:
