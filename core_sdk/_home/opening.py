@@ -44,12 +44,14 @@ def open_view(
     media: HomeMedia | None = None,
     *,
     reads: bool = True,
+    trial_id: int | None = None,
 ) -> Iterator[View]:
     """Opens a view for questions that belong together. Leave it soon: it holds a file open.
 
     A home that does not exist counts as empty. Two threads may not use the view at the same time. `on_progress` is
     called with the progress of reading the records, here and in `refresh`; an exception that it raises ends the
     reading. `media` may know event files already. With `reads=False` the caller reads the records by `refresh_part`.
+    With `trial_id` only this trial is brought up to date, so that no question about another one is answered well.
     """
     if isinstance(home, HomeElsewhere):
         with home.view() as view:
@@ -59,5 +61,5 @@ def open_view(
 
     with Index(home, on_progress, media) as index:
         if reads:
-            index.refresh()
+            index.refresh(trial_id=trial_id)
         yield index

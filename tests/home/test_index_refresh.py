@@ -498,3 +498,36 @@ def test_a_file_that_was_only_touched_is_not_read_again(home: Home) -> None:
 
         assert (touched.num_points, again.num_points) == (0, 0)
         assert [row.metrics for row in index.reports(1)] == [{"loss": 0.5}]
+
+
+def test_one_trial_is_brought_up_to_date_alone(home: Home) -> None:
+    """A refresh of one trial follows it, and its experiment, and leaves the other trials as they were."""
+    first, second = new_trial(home), new_trial(home)
+    record(first, report(1, loss=0.5))
+    record(second, report(1, loss=1.5))
+    with Index(home) as index:
+        index.refresh(trial_id=2)
+        begun = [row.trial_id for row in index.trials()]
+        for folder in (first, second):
+            append(folder, 1, lines(report(2, loss=0.25)))
+
+        index.refresh(trial_id=2)
+        steps_of_second = [row.steps_completed for row in index.reports(2)]
+        index.refresh()
+
+        assert (begun, steps_of_second) == ([2], [1, 2])
+        assert [row.steps_completed for row in index.reports(1)] == [1, 2]
+        assert everything(index) == rebuilt(home)
+
+
+def test_one_trial_that_is_gone_is_forgotten_alone(home: Home) -> None:
+    """A refresh of a trial without a folder forgets it, and no other one."""
+    folders = [new_trial(home), new_trial(home)]
+    with Index(home) as index:
+        index.refresh()
+        for folder in folders:
+            shutil.rmtree(folder.path)
+
+        index.refresh(trial_id=2)
+
+        assert [row.trial_id for row in index.trials()] == [1]

@@ -112,22 +112,23 @@ class Index(View):
     def close(self) -> None:
         self._database.close()
 
-    def refresh(self, *, only_open: bool = False) -> RefreshResult:
-        """Indexes what the journals gained. Blocks while another process does so, unless that is suspended.
+    def refresh(self, *, only_open: bool = False, trial_id: int | None = None) -> RefreshResult:
+        """Indexes what the journals gained, of all trials or of one. Blocks while another process does so.
 
-        Takes the lock of those who write only if there is something to write.
+        Does not wait for a process that is suspended. Takes the lock of those who write only if there is something to
+        write.
         """
         self._renew()
-        if self._is_up_to_date(only_open=only_open):
+        if self._is_up_to_date(only_open=only_open, trial_id=trial_id):
             self._left_out = {}
             return RefreshResult()
-        return self._writing(partial(self._refresh, only_open=only_open))
+        return self._writing(partial(self._refresh, only_open=only_open, trial_id=trial_id))
 
-    def _is_up_to_date(self, *, only_open: bool) -> bool:
+    def _is_up_to_date(self, *, only_open: bool, trial_id: int | None) -> bool:
         """Returns whether nothing has changed; False also for a database that cannot be read."""
         try:
             with self._database.connect() as connection:
-                return not _refresh.find_changes(connection, self.home, only_open=only_open)
+                return not _refresh.find_changes(connection, self.home, only_open=only_open, trial_id=trial_id)
         except (UnusableError, SuspendedError, *_MAY_BE_DAMAGE):
             return False
 
@@ -359,16 +360,17 @@ class Index(View):
         self,
         *,
         only_open: bool = False,
+        trial_id: int | None = None,
         within_s: float = math.inf,
         trial_ids: Sequence[int] = (),
         is_told: bool = True,
     ) -> RefreshResult:
-        """Indexes what is new, or what is new in these trials."""
+        """Indexes what is new, or what is new in one trial, or in these trials without looking for changes."""
         with self._database.connect() as connection:
             changes = (
                 _refresh.Changes([], list(trial_ids))
                 if trial_ids
-                else _refresh.find_changes(connection, self.home, only_open=only_open)
+                else _refresh.find_changes(connection, self.home, only_open=only_open, trial_id=trial_id)
             )
             if not changes:
                 self._left_out = {}

@@ -46,7 +46,7 @@ class SteeredTrial(Shown[TrialRow]):
         }
 
     def _read(self) -> TrialRow:
-        with open_view(self._home) as view:
+        with open_view(self._home, trial_id=self.trial_id) as view:
             return view.trial(self.trial_id)
 
     def _take(self, row: TrialRow) -> None:
@@ -92,7 +92,7 @@ class SteeredTrial(Shown[TrialRow]):
     @property
     def summary_metrics(self) -> dict[str, dict[str, dict[str, Metric | None]]]:
         """The present count, last, min, max and mean of each metric in each group. Min, max and mean ignore NaN."""
-        with open_view(self._home) as view:
+        with open_view(self._home, trial_id=self.trial_id) as view:
             return view.summary(self.trial_id)
 
     def time_ledger(self) -> TimeLedger:
@@ -109,7 +109,7 @@ class SteeredTrial(Shown[TrialRow]):
         comes from rank 0, or the lowest rank that has reported it in the attempt, or the first writer. What later
         reports have superseded is left out, unless `superseded` is True.
         """
-        with open_view(self._home) as view:
+        with open_view(self._home, trial_id=self.trial_id) as view:
             for row in view.reports(self.trial_id, group, rank=rank, superseded=superseded):
                 yield trial_metrics(row)
 
@@ -138,7 +138,7 @@ class SteeredTrial(Shown[TrialRow]):
         `kind` is "image", "audio", "video", "histogram", "table", "text", "figure" or "confusion_matrix". `rank` and
         `superseded` mean the same as in `iter_metrics`.
         """
-        with open_view(self._home) as view:
+        with open_view(self._home, trial_id=self.trial_id) as view:
             found = view.media(self.trial_id, rank=rank, superseded=superseded)
         for row in found:
             if group in (None, row.group) and kind in (None, row.file.kind):
@@ -151,7 +151,7 @@ class SteeredTrial(Shown[TrialRow]):
         There is one row per report; a metric that the report does not have is None. A metric with the name of one of
         the first six columns is called "metrics.<name>".
         """
-        with open_view(self._home) as view:
+        with open_view(self._home, trial_id=self.trial_id) as view:
             return frame(view.reports(self.trial_id, group, rank=rank))
 
     def iter_logs(

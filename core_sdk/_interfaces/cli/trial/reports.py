@@ -88,7 +88,7 @@ def metrics(
         stretches = (list(_only_new(stretch, since)) for stretch in followed)
         _print_followed(stretches, form, num_last=last or _NUM_LAST)
         return
-    with open_view(home) as view:
+    with open_view(home, trial_id=trial_id) as view:
         view.trial(trial_id)
         found = reports_of(view, trial_id, group, metric or (), rank=ranks, with_superseded=superseded)
         print_reports(_only_new(found, since), form, with_superseded=superseded, num_last=last or _NUM_LAST)
