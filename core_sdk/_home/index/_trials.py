@@ -214,7 +214,9 @@ def _writer_row(folder: TrialFolder, name: str, row: sqlite3.Row) -> WriterRow:
 
 def _labels(first: Sequence[str], chief: Sequence[sqlite3.Row]) -> tuple[str, ...]:
     """Returns the labels that the trial began with, with all later changes."""
-    changes = msgspec.json.decode(_newest(chief, "label_changes") or "{}")
+    if (told := _newest(chief, "label_changes")) is None:
+        return tuple(dict.fromkeys(first))
+    changes = msgspec.json.decode(told)
     labels = dict.fromkeys([*first, *changes])
     return tuple(label for label in labels if changes.get(label, True))
 
@@ -240,8 +242,9 @@ def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> Experimen
 
 
 def _end_told(row: sqlite3.Row, num_dropped: int = 0) -> AttemptEnd:
-    columns = ("outcome", "error", "stop_source", "exit_code", "exit_problem")
-    return AttemptEnd(**{column: row[column] for column in columns}, num_dropped=num_dropped)
+    return AttemptEnd(
+        row["outcome"], row["error"], row["stop_source"], row["exit_code"], row["exit_problem"], num_dropped
+    )
 
 
 def _state(
