@@ -30,8 +30,9 @@ _GC = "`core-sdk checkpoint gc --save-trial-best 1 --save-trial-latest 1`"
 
 def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str, object]]:
     """Returns what is known of the trial, for programs and for people."""
-    with open_view(home) as view:
-        if hear_of_slurm(home, [view.trial(trial_id)]):
+    with open_view(home, trial_id=trial_id) as view:
+        found = view.trial(trial_id)
+        if hear_of_slurm(home, [found]) or found.state == "ACTIVE":  # what it will store depends on others
             view.refresh()
         row, summary, alerts, media = (
             view.trial(trial_id),
