@@ -867,7 +867,9 @@ class WorkspaceRequestError(CoreSDKError):
         self.trial_id = trial_id
         self.verb = verb
         self.reason = reason
-        super().__init__(f"cannot {verb} trial {trial_id} from here: {reason}")
+        subject, _, name = verb.rpartition(" ")
+        of_trial = f"the {subject} of trial" if subject else "trial"
+        super().__init__(f"cannot {name} {of_trial} {trial_id} from here: {reason}")
 
 
 class ExperimentError(CoreSDKError):

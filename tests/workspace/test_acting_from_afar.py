@@ -223,7 +223,7 @@ with core.init() as ctx:
         while step < operation.length and not ctx.preempt.should_preempt():
             step += 1
             ctx.train.report_training_metrics(steps_completed=step, metrics={"loss": 1 / step})
-            while step == 20 and not Path(%r).exists() and not ctx.preempt.should_preempt():
+            while step >= 20 and not Path(%r).exists() and not ctx.preempt.should_preempt():
                 time.sleep(0.05)
         with ctx.checkpoint.store_path({"steps_completed": step}) as (path, _):
             (path / "weights").write_text(str(step))
@@ -287,3 +287,45 @@ def test_a_trial_of_a_search_goes_on_on_another_machine(lab: LabServer, home: Ho
         row = view.trial(1)
     assert (row.state, row.steps_completed) == ("COMPLETED", 40)
     shutil.rmtree(there.root / "pushes", ignore_errors=True)
+
+
+def test_an_experiment_is_paused_resumed_and_ended_from_afar(lab: LabServer, home: Home, tmp_path: Path) -> None:
+    """The master of the home that has sent it decides, and the workspace shows what came of it."""
+    workspace = lab.lab.home("vision")
+    begin_search(tmp_path)
+    wait_for(lambda: search_state(workspace) == "ACTIVE")
+    afar = "--workspace", "vision", "experiment"
+
+    paused = core_sdk(*afar, "pause", "1")
+    wait_for(lambda: search_state(workspace) == "PAUSED")
+    resumed = core_sdk(*afar, "activate", "1")
+    wait_for(lambda: search_state(workspace) == "ACTIVE")
+    eve = {"CORE_SDK_SERVER": f"{lab.url}/w/vision", "CORE_SDK_TOKEN": token_of(lab, "eve")}
+    of_another = core_sdk("--workspace", eve["CORE_SDK_SERVER"], "experiment", "kill", "1", **eve)
+    client.connect("vision").get_experiment(1).cancel()
+    wait_for(lambda: search_state(workspace) == "CANCELED")
+    again = core_sdk(*afar, "activate", "1")
+    call(home.root, Down())
+
+    assert (paused.stdout, paused.returncode) == ("experiment 1: PAUSED\n", 0), paused.stderr
+    assert (resumed.stdout, resumed.returncode) == ("experiment 1: ACTIVE\n", 0), resumed.stderr
+    assert of_another.returncode != 0 and "was sent by bob, who may do that" in of_another.stderr
+    assert again.returncode != 0 and "cannot activate the experiment of trial 1 from here: " in again.stderr
+    assert [one.verb for one in ActionRequests(workspace.root).all()] == [
+        *(f"experiment {name}" for name in ("pause", "activate", "cancel", "activate"))
+    ]
+
+
+def test_the_trials_of_a_script_are_asked_one_by_one(lab: LabServer, home: Home, tmp_path: Path) -> None:
+    """An experiment that no home carries out is paused by its running trials, and does nothing else."""
+    begin(tmp_path)
+    workspace = lab.lab.home("vision")
+    wait_for(lambda: workspace.trial_ids() == [1] and workspace.folder(1).running_attempt() is not None)
+
+    paused = core_sdk("--workspace", "vision", "experiment", "pause", "1")
+    refused = core_sdk("--workspace", "vision", "experiment", "activate", "1")
+    wait_for(lambda: workspace.folder(1).running_attempt() is None)
+
+    assert paused.returncode == 0 and "asked 1 trials to stop" in paused.stderr
+    assert refused.returncode != 0 and "is no search of a home that sends it" in refused.stderr
+    assert state_of(home) == "PAUSED"

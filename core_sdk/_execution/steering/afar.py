@@ -13,13 +13,14 @@ from core_sdk._home import Home
 
 
 def carry_out(home: Home, trial_id: int, verb: str, by: str, arguments: Mapping[str, Any]) -> Any:
-    """Does the verb to a trial of the home, and returns the verb's answer as JSON. Raises what the verb raises.
+    """Does the verb to a trial of the home, or to its experiment, and returns the verb's answer as JSON.
 
-    Raises `ValueError` or `TypeError` for a verb that nobody may ask for, and for other arguments than it has.
+    Raises what the verb raises, and `ValueError` or `TypeError` for a verb that nobody may ask for, or for other
+    arguments than it has.
     """
     from core_sdk._execution.steering.table import VERBS  # much that a pusher needs only now
 
-    known = {one.name: one for one in VERBS if one.subject == "trial" and (one.is_asked_of_home or one.is_told_home)}
+    known = {one.asked_as: one for one in VERBS if one.is_asked_of_home or one.is_told_home}
     if verb not in known:
         raise ValueError(f"this version of Core SDK does not {verb} a trial that somebody asks for from afar")
     function = known[verb].function
@@ -27,4 +28,6 @@ def carry_out(home: Home, trial_id: int, verb: str, by: str, arguments: Mapping[
     given = {name: convert(value, hints[name], strict=False) for name, value in arguments.items() if name in hints}
     if "by" in inspect.signature(function).parameters:
         given["by"] = by
-    return msgspec.to_builtins(known[verb](home, trial_id, **given))
+    found = known[verb]
+    subject_id = trial_id if found.subject == "trial" else home.trial(trial_id).read_record().experiment_id
+    return msgspec.to_builtins(found(home, subject_id, **given))

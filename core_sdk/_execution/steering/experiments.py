@@ -80,7 +80,7 @@ def submit(home: Home, config: Mapping[str, Any]) -> Submitted:
     return submission.submit(home, text, source=source)
 
 
-@verb("experiment", "pause", "experiment {experiment_id}: {answer.outcome}")
+@verb("experiment", "pause", "experiment {experiment_id}: {answer.outcome}", is_asked_of_home=True)
 def pause(home: Home, experiment_id: int, by: str) -> Steered:
     """Lets the trials save their checkpoints and stop. No trial is started until `activate`.
 
@@ -91,21 +91,21 @@ def pause(home: Home, experiment_id: int, by: str) -> Steered:
     return _steer_trials(home, experiment_id, trials.pause, by, "asked to stop")
 
 
-@verb("experiment", "activate", "experiment {experiment_id}: {answer.outcome}")
+@verb("experiment", "activate", "experiment {experiment_id}: {answer.outcome}", is_asked_of_home=True)
 def activate(home: Home, experiment_id: int, by: str) -> Steered:
     """Lets an experiment that is paused go on, which must have been submitted."""
     check_submitted(home, experiment_id, "`core-sdk trial resume ID` goes on with a trial that is paused")
     return _want(home, experiment_id, "ACTIVE", by)
 
 
-@verb("experiment", "cancel", "experiment {experiment_id}: {answer.outcome}")
+@verb("experiment", "cancel", "experiment {experiment_id}: {answer.outcome}", is_asked_of_home=True)
 def cancel(home: Home, experiment_id: int, by: str) -> Steered:
     """Ends an experiment, which must have been submitted: its trials save their checkpoints and stop."""
     check_submitted(home, experiment_id, "pausing it stops its trials")
     return _want(home, experiment_id, "CANCELED", by)
 
 
-@verb("experiment", "kill", "experiment {experiment_id}: {answer.outcome}")
+@verb("experiment", "kill", "experiment {experiment_id}: {answer.outcome}", is_asked_of_home=True)
 def kill(home: Home, experiment_id: int, by: str) -> Steered:
     """Ends the experiment at once by killing its trials.
 
@@ -146,7 +146,7 @@ def _steer_trials(home: Home, experiment_id: int, steer: Verb[[Home, int, str], 
         return Steered(view.experiment(experiment_id).state, tuple(running), done)
 
 
-@verb("experiment", "settings", "changed the settings of experiment {experiment_id}")
+@verb("experiment", "settings", "changed the settings of experiment {experiment_id}", is_asked_of_home=True)
 def set_slots(
     home: Home, experiment_id: int, *, priority: Priority | None = None, max_slots: MaxSlots | None = None
 ) -> None:

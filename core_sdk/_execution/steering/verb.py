@@ -46,7 +46,7 @@ class Verb(Generic[_P, _T_co]):
     only_reads: bool
     """Whether a server that only reads may do it too."""
     is_asked_of_home: bool
-    """Whether a workspace asks the home that has sent the trial to do it."""
+    """Whether a workspace asks the home that has sent the trial, or the experiment, to do it."""
     is_told_home: bool
     """Whether a workspace does it, and asks that home to do it, too."""
 
@@ -65,6 +65,11 @@ class Verb(Generic[_P, _T_co]):
     def path(self) -> str:
         """The address of the verb below `/api/v1` of a server, with the ids of its subject in braces."""
         return f"{_PATHS[self.subject]}/actions/{self.name}"
+
+    @property
+    def asked_as(self) -> str:
+        """The name of the verb in a request to the home that has sent a trial."""
+        return self.name if self.subject == "trial" else f"{self.subject} {self.name}"
 
     @property
     def ids(self) -> list[str]:

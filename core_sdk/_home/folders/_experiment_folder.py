@@ -82,15 +82,19 @@ class ExperimentFolder:
 
         It returns 0 for a trial that is not here. Raises `RecordDamagedError`.
         """
+        numbers = self.numbers_here()
+        return (lambda trial_id: trial_id) if numbers is None else (lambda trial_id: numbers.get(trial_id, 0))
+
+    def numbers_here(self) -> Mapping[int, int] | None:
+        """Returns the numbers here of the trials of an experiment that was received. Raises `RecordDamagedError`."""
         record = read_file(self.numbers_path, NumbersHereRecord)
-        return (lambda trial_id: trial_id) if record is None else (lambda trial_id: record.numbers.get(trial_id, 0))
+        return None if record is None else record.numbers
 
     def add_local_trials(self, numbers: Mapping[int, int]) -> None:
         """Notes the numbers here of trials of an experiment that was received. One process at a time may do so."""
-        before = read_file(self.numbers_path, NumbersHereRecord) or NumbersHereRecord()
-        record = NumbersHereRecord(numbers={**before.numbers, **numbers})
-        if record != before:
-            write_file(self.numbers_path, record)
+        before = self.numbers_here()
+        if (after := {**(before or {}), **numbers}) != before:
+            write_file(self.numbers_path, NumbersHereRecord(numbers=after))
 
     def is_named(self, name: str) -> bool:
         """Returns whether `init(name=…)` means this experiment. Raises `RecordDamagedError`."""

@@ -50,9 +50,6 @@ REPORT = "/experiments/{experiment_id}/report"
 """The question that a link to the report of an experiment answers."""
 
 NOT_IN_A_LAB = (
-    # The server neither starts nor ends a training: whoever writes could let it run any command. What it is asked to do
-    # to a trial, it asks of the home that has sent the trial.
-    *(f"/experiments/{{experiment_id}}/actions/{name}" for name in ("pause", "activate", "cancel", "kill", "settings")),
     # Records name storages by their addresses, and whoever writes could name one that only the server reaches.
     "/checkpoints/{storage_id}/actions/verify",
     "/checkpoints/{storage_id}/actions/delete",

@@ -33,9 +33,9 @@ def call_workspace(
     with WorkspaceConnection(found.url, found.token) as connection:
         done = connection.act(path.format(**named).lstrip("/"), arguments)
         if not (request_id := done.get("request_id")):
-            return None
+            return done.get("answer")
         deadline = time.monotonic() + wait_s
-        trial_id = ids["trial_id"]
+        trial_id = done["trial_id"]
         while True:
             known = connection.get(f"trials/{trial_id}/requests", _Requests).requests
             request = next(one for one in known if one["request_id"] == request_id)

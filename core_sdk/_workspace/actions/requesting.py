@@ -46,6 +46,15 @@ def ask_home(home: Home, trial_id: int, verb: str, arguments: Mapping[str, Any],
     return ActionRequests(home.root).add(request)
 
 
+def newest_sent(home: Home, experiment_id: int) -> int | None:
+    """Returns the newest trial of an experiment that another home carries out, by which that home knows it.
+
+    It is None for an experiment that none does. Raises `ExperimentNotFoundError` or `RecordDamagedError`.
+    """
+    numbers = home.experiment(experiment_id).numbers_here() or {}
+    return max((number for number in numbers.values() if home.folder(number).exists()), default=None)
+
+
 class HandedRequests:
     """Gives the requests of a workspace to the homes that are to carry them out. Any thread may call it."""
 

@@ -204,7 +204,7 @@ def test_a_link_tells_of_no_other_trial(lab: LabVisitor) -> None:
 
     assert (of_link["num_trials"], of_reader["num_trials"]) == (1, 3)
     assert of_link["location"] == of_reader["location"] == "vision"
-    assert "experiments/pause" in of_link["refuses"]
+    assert "slots" in of_link["refuses"]
     assert not of_link["can_act"]
 
 
