@@ -7,12 +7,14 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import requests
 from execution.master.searches import await_end, submit_text
 from home.journals import new_trial
-from workspace.workspaces import pushed, served, train
+from workspace.workspaces import pushed, served, served_by_lab, train
 
 from core_sdk._execution.experiments.calling import call
 from core_sdk._execution.experiments.following import Follower
@@ -92,6 +94,29 @@ def test_a_search_is_shown_as_in_its_home(home: Home, workspace: Home, searched:
     assert seen.best_trial == numbers[here.best_trial or 0]
     assert workspace.experiment(3).events_path.read_bytes() == home.experiment(searched).events_path.read_bytes()
     assert b"finds a rate" in workspace.experiment(3).read_original_config()
+
+
+def test_a_lab_shows_it(home: Home, workspace: Home, tmp_path: Path, searched: int) -> None:
+    """The routes of the search, its configuration, its code and its report answer in a lab."""
+    with served(workspace) as url:
+        numbers = pushed(home, url).pushed.numbers
+
+    with served_by_lab(workspace, tmp_path / "served") as (url, token):
+
+        def ask(path: str) -> Any:
+            answer = requests.get(
+                f"{url}/api/v1/experiments/{path}", headers={"Authorization": f"Bearer {token}"}, timeout=30
+            )
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        search, configuration, code = ask("3/search"), ask("3/configuration"), ask("3/code")
+        report = ask("3/report")
+
+    assert sorted(each["trial_id"] for each in search["trials"]) == sorted(numbers.values())
+    assert configuration["completed"]["searcher"]["name"] == "grid"
+    assert [each["name"] for each in code["files"]] == ["train.py"]
+    assert "digits" in str(report)
 
 
 def test_secrets_of_its_configuration_stay_at_home(home: Home, workspace: Home, searched: int) -> None:
