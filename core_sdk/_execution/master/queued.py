@@ -82,8 +82,8 @@ def _of_command(ticket: PostedTicket, tickets: Sequence[PostedTicket], place: in
 def _in_slurm(home: Home) -> Iterator[Queued]:
     """Yields the trials that wait in Slurm's queue without a master."""
     # Few trials are jobs of Slurm's, and this runs for thousands: `Path` takes five times as long as the system call.
-    numbers = home.trial_ids(include_deleted=True)
-    jobs = [number for number in numbers if os.path.exists(f"{home.folder(number).path}/slurm.json")]  # noqa: PTH110
+    runs, numbers = home.runs, home.trial_ids(include_deleted=True)
+    jobs = [number for number in numbers if os.path.exists(f"{runs}/{number}/slurm.json")]  # noqa: PTH110
     if not jobs:
         return
     with open_view(home) as view:
