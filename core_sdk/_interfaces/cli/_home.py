@@ -50,6 +50,17 @@ def open_home() -> Home:
     return home
 
 
+def open_home_of(trial_id: int) -> tuple[Home, int]:
+    """Returns the home in which a command that starts or changes something does so, and the trial's number there.
+
+    Of the homes of `--homes` it is the one that has the trial. Raises `HomesOnlyReadError` if that is somebody else's.
+    """
+    home, number = open_home().own("trial", trial_id)
+    if number != trial_id:
+        say(f"trial {trial_id} is trial {number} of the home {printable(home.location)}")
+    return home, number
+
+
 def workspace() -> str:
     """Returns the workspace of `core-sdk --workspace`; empty if there is none."""
     context = click.get_current_context(silent=True)

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from home.journals import new_trial, record, report, stored
 from interfaces.cli.commands import Cli, StartCli, WriteScript
+from interfaces.cli.test_cli_experiments import CONFIG, TRAIN
+from masters import running_master
 from parts import needs
 from processes import wait_for
 
 from core_sdk._ground.records import MANIFEST_NAME, CheckpointStored
 from core_sdk._home import Home
-from core_sdk.client import Tracker
+from core_sdk.client import Tracker, Trial
 
 _STORES = """
     import time
@@ -56,6 +58,7 @@ def test_a_training_of_ones_own_is_steered_among_others(
     noted = cli("trial", "note", "2", "as the others", *homes)
     labelled = cli("trial", "label", "2", "paper", *homes)
     again = cli("trial", "kill", "2", *homes)
+    continued = cli("trial", "continue", "2", *homes)
 
     assert (killed.status, killed.errors) == (0, "core-sdk: killed trial 2\n")
     assert resumed.status == 0, resumed.errors
@@ -63,6 +66,8 @@ def test_a_training_of_ones_own_is_steered_among_others(
     assert (noted.output, labelled.output) == ("as the others\n", "labels of trial 2: paper\n")
     assert again.status == 1
     assert f"`CORE_SDK_HOME={lab}/bob core-sdk trial describe 1`" in again.errors
+    assert continued.status == 0, continued.errors
+    assert own.get_trial(2).continued_from is not None
     trial = own.get_trial(1)
     assert (trial.num_attempts, trial.state.name, trial.labels) == (2, "COMPLETED", {"paper"})
     assert Tracker(lab / "ada").get_trial(1).labels == set()
@@ -126,6 +131,39 @@ def test_checkpoints_of_several_homes_are_downloaded(
         to = [] if "verify" in command else ["-o", str(tmp_path / str(number))]
         assert cli(*command, *to, *homes).status == 0
         assert not to or (tmp_path / str(number) / "weights").read_text() == "7"
+
+
+def test_a_search_of_ones_own_is_steered_through_its_master(lab: Path, cli: Cli, tmp_path: Path) -> None:
+    """`experiment` and `trial` commands reach the master of the home that carries out the experiment."""
+    homes = ["--homes", str(lab / "*")]
+    elsewhere = str(tmp_path / "elsewhere")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text(TRAIN)
+    (tmp_path / "config.yaml").write_text(CONFIG + "data: {endless: true}\n")
+    with running_master(Home.create(lab / "bob")):
+        created = cli("experiment", "create", str(tmp_path / "config.yaml"), str(tmp_path / "code"))
+        assert created.status == 0, created.errors
+        wait_for(lambda: all(one.steps_completed == 1 for one in _trials_of(lab / "bob", 2)))
+        assert cli("experiment", "list", *homes, CORE_SDK_HOME=elsewhere).status == 0
+
+        config = cli("experiment", "config", "2", *homes, CORE_SDK_HOME=elsewhere)
+        best = json.loads(cli("experiment", "best", "2", "--json", *homes, CORE_SDK_HOME=elsewhere).output)
+        refused = cli("trial", "pause", "2", *homes, CORE_SDK_HOME=elsewhere)
+        killed = cli("trial", "kill", "2", *homes, CORE_SDK_HOME=elsewhere)
+        ended = cli("experiment", "kill", "2", *homes, CORE_SDK_HOME=elsewhere)
+        wait_for(lambda: Tracker(lab / "bob").get_experiment(1).state.name == "CANCELED")
+
+    assert "name: digits" in config.output
+    assert (best["home"], best["experiment_id"]) == (f"{lab}/bob", 2)
+    assert refused.status == 1 and "experiment 1 is ACTIVE" in refused.errors
+    assert (killed.status, ended.status) == (0, 0)
+    assert ended.output.startswith("experiment 2: ")
+
+
+def _trials_of(home: Path, num_trials: int) -> list[Trial]:
+    """Returns the trials of a home once there are so many."""
+    wait_for(lambda: len(Tracker(home).list_trials()) == num_trials)
+    return Tracker(home).list_trials()
 
 
 def _stored(home: Home) -> list[CheckpointStored]:

@@ -30,9 +30,8 @@ _PAUSE_S = 0.5
 
 
 def register(app: Group) -> None:
-    for command in (trials, best, plot, logs, download):
+    for command in (trials, best, plot, logs, config, download):
         app.command(reads_homes=True)(command)
-    app.command()(config)
     app.command("download-code")(download_code)
     app.command(hidden=True)(checkpoints)
 
@@ -195,7 +194,7 @@ def config(
     from core_sdk._execution.experiments.submitted import SubmittedExperiment
     from core_sdk._ground.config import from_mapping, masked, to_mapping, to_yaml
 
-    submitted = SubmittedExperiment(make_home(), experiment)
+    submitted = SubmittedExperiment(open_home(), experiment)
     if original:
         if as_json:
             raise click.BadParameter("--original is the text of a YAML file: give it without --json")

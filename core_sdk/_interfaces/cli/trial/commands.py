@@ -21,11 +21,11 @@ class _Trial(LazyGroup):
         "logs": Lazy(f"{_TRIAL}.logs:logs", reads_homes=True),
         "download": Lazy(f"{_TRIAL}.looking:download", reads_homes=True),
         "tensorboard": Lazy(f"{_TRIAL}.looking:tensorboard", reads_homes=True),
-        "profile": Lazy(f"{_TRIAL}.profiling:profile"),
+        "profile": Lazy(f"{_TRIAL}.profiling:profile", reads_homes=True),
         "pause": Lazy(f"{_TRIAL}.steering:pause", reads_homes=True),
         "kill": Lazy(f"{_TRIAL}.steering:kill", reads_homes=True),
         "resume": Lazy(f"{_TRIAL}.steering:resume", cls=CommandAfterDashes, reads_homes=True),
-        "continue": Lazy(f"{_TRIAL}.steering:continue_", cls=CommandAfterDashes),
+        "continue": Lazy(f"{_TRIAL}.steering:continue_", cls=CommandAfterDashes, reads_homes=True),
         **{
             name: Lazy(f"{_TRIAL}.changing:{name}", reads_homes=True)
             for name in ("rename", "note", "label", "archive", "unarchive", "delete")

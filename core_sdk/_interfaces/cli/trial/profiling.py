@@ -10,7 +10,7 @@ from typing import Annotated
 import click
 
 from core_sdk._home.profiles import read_answer, request_profile
-from core_sdk._interfaces.cli._home import open_home
+from core_sdk._interfaces.cli._home import open_home_of
 from core_sdk._interfaces.cli._ids import TrialId
 from core_sdk._interfaces.signatures import Option
 from core_sdk.errors import TrialNotRunningError
@@ -33,7 +33,8 @@ def profile(
     """
     if steps < 1:
         raise click.BadParameter("there is at least one step to trace")
-    folder = open_home().trial(trial_id)
+    home, number = open_home_of(trial_id)
+    folder = home.trial(number)
     if (attempt := folder.running_attempt()) is None:
         raise TrialNotRunningError(trial_id, "profile")
     request, deadline = request_profile(folder, attempt, steps), time.monotonic() + timeout

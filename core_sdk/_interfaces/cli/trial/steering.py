@@ -14,12 +14,11 @@ from core_sdk._home import TrialFolder
 from core_sdk._home.attempts.continuation import what_resume_does
 from core_sdk._home.attempts.running import attempt_rows, await_end
 from core_sdk._interfaces.cli._arguments import Detach, Hparams, NewLabels, Notes, Seed, TrialName, parse_hparams
-from core_sdk._interfaces.cli._home import open_home, workspace
+from core_sdk._interfaces.cli._home import open_home, open_home_of, workspace
 from core_sdk._interfaces.cli._ids import OwnOrFetchedTrial, TrialId, parse_checkpoint
 from core_sdk._interfaces.cli._messages import say
 from core_sdk._interfaces.render.form import AsJson
 from core_sdk._interfaces.render.output import print_object
-from core_sdk._interfaces.render.text import printable
 from core_sdk._interfaces.signatures import Argument, Option
 
 _POLL_INTERVAL_S = 0.1
@@ -96,10 +95,8 @@ def resume(
     from core_sdk._interfaces.cli.running.attempt import run_attempt
     from core_sdk._interfaces.cli.running.slots import slots_in_turn
 
-    home, number = open_home().own("trial", trial_id)
+    home, number = open_home_of(trial_id)
     folder = home.trial(number)
-    if number != trial_id:
-        say(f"trial {trial_id} is trial {number} of the home {printable(home.location)}")
     trials.check_steered_alone(home, number)
     _await_stop(folder)
     if folder.read_slurm_job() is not None:
@@ -167,8 +164,8 @@ def continue_(
     described = checked_description(TrialDescription(name=trial_name or "", notes=notes, labels=label or []))
     hparams, kept = parse_hparams(hparam or []), None if keep is None else _parse_keep(keep)
     more: dict[str, Any] = {"hparams": hparams, "storage_id": checkpoint, "keep": kept, "seed": seed}
-    home = open_home()
-    source = home.trial(trial_id)
+    home, number = open_home_of(trial_id)
+    source = home.trial(number)
     continued = source.read_record()
     with slots_in_turn(continued.slots_to_take, home.root) as slots:
         start = partial(continue_from, source, command or (), described=described, slots=slots, **more)
