@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
+from browser.sample_search import run_search
 from browser.seeing import PATIENCE_MS, expect
 from home.journals import new_trial, record, report
 from interfaces.lab.lab_server import DAY_S, LabServer, new_lab, serving_lab, write_certificate
@@ -16,6 +18,10 @@ from interfaces.lab.oidc_provider import CLIENT_ID, CLIENT_SECRET, ProviderOfTes
 from parts import needs
 
 from core_sdk import core
+from core_sdk._home import Home
+from core_sdk._home.pushes import ActionRequests
+from core_sdk._workspace.connection import WorkspaceConnection
+from core_sdk._workspace.pushing import Pusher
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -159,3 +165,29 @@ def test_a_person_signs_in_at_a_provider(tmp_path: Path, page: Page, monkeypatch
             provider.told = {"email": "eve@lab.example"}
             page.get_by_role("link", name="Sign in").click()
             expect(page.get_by_text("eve@lab.example is a member of no workspace")).to_be_visible()
+
+
+@needs("browser")
+def test_a_search_of_another_machine_is_shown_and_steered(home: Home, page: Page, tmp_path: Path) -> None:
+    """A lab draws the search that a home has sent, and passes on what the buttons of its experiment ask for."""
+    lab, token = new_lab(tmp_path / "lab")
+    lab.people.set_role("vision", "bob", "writer")
+    run_search(Home.create(home.root).root, tmp_path / "search")
+    with home.experiment(1).edit() as experiment:  # as if it went on
+        assert experiment.search is not None
+        experiment.search = msgspec.structs.replace(experiment.search, state="PAUSED", ended=None)
+    with serving_lab(lab, token) as server:
+        secret, _ = lab.people.issue("token", "bob", DAY_S, workspace="vision")
+        with WorkspaceConnection(f"{server.url}/w/vision", secret) as connection:
+            Pusher(home, connection).push(home.trial_ids())
+        page.goto(f"{server.url}/w/vision/#token={secret}")
+        page.goto(f"{server.url}/w/vision/#/experiments/1")
+
+        expect(page.get_by_role("heading", name="learning rate search")).to_be_visible()
+        page.get_by_role("link", name="Search", exact=True).click()
+        expect(page.get_by_role("table").get_by_text("trained to the end").first).to_be_visible()
+        page.get_by_role("button", name="Resume").click()
+        expect(page.locator(".toast").last).to_contain_text("once that machine is heard again")
+
+        (asked,) = ActionRequests(lab.home("vision").root).all()
+        assert (asked.verb, asked.by, asked.state) == ("experiment activate", "bob", "waits")
