@@ -21,11 +21,6 @@ SIZE_BYTES = 2 * PIECE_BYTES + 1000
 
 
 @pytest.fixture
-def home(home: Home) -> Home:
-    return Home.create(home.root)
-
-
-@pytest.fixture
 def workspace(tmp_path: Path) -> Home:
     return Home.create(tmp_path / "lab")
 

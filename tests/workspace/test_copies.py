@@ -15,11 +15,6 @@ from core_sdk._home.journal import encode_line
 
 
 @pytest.fixture
-def home(home: Home) -> Home:
-    return Home.create(home.root)
-
-
-@pytest.fixture
 def workspace(tmp_path: Path) -> Home:
     return Home.create(tmp_path / "lab")
 

@@ -13,11 +13,6 @@ from core_sdk._home import Home, open_view
 
 
 @pytest.fixture
-def home(home: Home) -> Home:
-    return Home.create(home.root)
-
-
-@pytest.fixture
 def workspace(tmp_path: Path) -> Home:
     workspace = Home.create(tmp_path / "lab")
     new_trial(workspace, "of another")

@@ -16,11 +16,6 @@ from core_sdk._workspace.wire import DamagedRequestError, PieceHead, framed, pie
 from core_sdk.errors import WorkspaceUnreachableError
 
 
-@pytest.fixture
-def home(home: Home) -> Home:
-    return Home.create(home.root)
-
-
 def test_a_full_disk_acknowledges_nothing_and_what_was_acknowledged_stays(home: Home, small_disk: Path) -> None:
     """After room was made, the next push sends the rest."""
     workspace = Home.create(small_disk / "lab")

@@ -52,11 +52,6 @@ with core.init() as context:
 
 
 @pytest.fixture
-def home(home: Home) -> Home:
-    return Home.create(home.root)
-
-
-@pytest.fixture
 def workspace(tmp_path: Path) -> Home:
     """A workspace with a trial and an experiment of its own, so that numbers differ."""
     workspace = Home.create(tmp_path / "lab")
