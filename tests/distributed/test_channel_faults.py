@@ -148,7 +148,7 @@ def test_every_other_rank_is_told_at_once_who_it_was(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("culprit", [0, 1], ids=["the chief", "a member"])
+@pytest.mark.parametrize("culprit", [0, 1, 2], ids=["the chief", "a member", "the last"])
 @pytest.mark.parametrize("fault", LATE)
 def test_every_other_rank_is_told_in_time_who_is_late(
     play: Callable[[Cell, float], Played], fault: str, call: str, culprit: int, way: str
