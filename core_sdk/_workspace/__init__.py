@@ -13,8 +13,10 @@ size.
 - `routes`: its doors, for Starlette. They know nothing of people and tokens.
 - `connection`: the sending side of the doors.
 - `pushing`: sends the trials of a home, as they are now.
+- `searches`: sends the searches to which they belong. Nobody carries them out where they arrive.
+- `sending`: the files of both on their way.
 - `questions`: what can be asked of a workspace: the questions of a view of a home.
 - `asking`: a view of a workspace, which asks its server.
 - `following`: does so while they are recorded. The program of a pusher is `core_sdk._execution.steering`.
-- `actions`: what people ask of a trial, and its home does.
+- `actions`: what people ask of a trial or an experiment, and its home does.
 """
