@@ -39,6 +39,7 @@ _RANK = re.compile(rf"{_ATTEMPT}\.(?:rank{_ATTEMPT}\.)?journal")
 _EXPERIMENT = "experiment/"
 
 CHANGES = "changes.journal"
+COMMAND = "command.json"
 EVENTS = f"{_EXPERIMENT}events.journal"
 CONFIG, ORIGINAL_CONFIG = f"{_EXPERIMENT}config.json", f"{_EXPERIMENT}config.yaml"
 SUBMISSION = f"{_EXPERIMENT}submission.json"

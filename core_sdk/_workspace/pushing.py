@@ -23,7 +23,7 @@ from core_sdk._home.storages import is_inside, storage_url
 from core_sdk._workspace.actions.acting import Hands
 from core_sdk._workspace.actions.signs import PusherSigns
 from core_sdk._workspace.connection import WorkspaceConnection
-from core_sdk._workspace.files import experiment_file, is_of_rank, kind_of
+from core_sdk._workspace.files import COMMAND, experiment_file, is_of_rank, kind_of
 from core_sdk._workspace.searches import SearchPush
 from core_sdk._workspace.sending import SentFiles, read_part, sent_size
 from core_sdk._workspace.wire import (
@@ -45,8 +45,6 @@ from core_sdk._workspace.wire import (
 from core_sdk.errors import CoreSDKError, TrialNotFoundError, WorkspaceUnreachableError
 
 logger = logging.getLogger("core_sdk.tracking")
-
-_COMMAND = "command.json"
 
 
 @dataclass
@@ -237,7 +235,7 @@ class _TrialPush:
         self._instead_of: int | None = None
         self._is_of_copy = False
         self._grown: dict[str, Extent] = {}
-        self._files = SentFiles({_COMMAND: _without_variables})
+        self._files = SentFiles({COMMAND: _without_variables})
 
     @property
     def is_open(self) -> bool:

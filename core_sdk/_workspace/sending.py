@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from core_sdk._ground.files import fingerprint, read_regular, reading
-from core_sdk._workspace.files import CHANGES, kind_of
+from core_sdk._workspace.files import CHANGES, COMMAND, kind_of
 from core_sdk._workspace.wire import PIECE_BYTES, Extent, PieceHead, piece_of
 
 Edit = Callable[[bytes], bytes]
@@ -65,7 +65,7 @@ class SentFiles:
             return
         if kind in ("media", "code") and arrived is not None:
             return
-        if not self._is_read_whole(name) and self._looked.get(name) == _state(path):
+        if name not in (CHANGES, COMMAND) and self._looked.get(name) == _state(path):
             return
         state, whole, read = self._whole(name, path)
         if whole == arrived or (name == CHANGES and not whole.size_bytes):
@@ -85,13 +85,10 @@ class SentFiles:
             return False
         return fingerprint(path, arrived.size_bytes) != arrived.checksum
 
-    def _is_read_whole(self, name: str) -> bool:
-        return name == CHANGES or name in self._edits
-
     def _whole(self, name: str, path: Path) -> tuple[_State, Extent, Callable[[int], bytes]]:
         """Returns the state of a file, what is sent of it, and a function that returns a piece of that."""
         state = _state(path)
-        if state[1] <= PIECE_BYTES or self._is_read_whole(name):
+        if state[1] <= PIECE_BYTES or name == CHANGES or name in self._edits:
             content = read_regular(path)
             if name == CHANGES:
                 content = content[: content.rfind(b"\n") + 1]
