@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import random
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
+from execution.master.searches import await_end, submit_text
 from interfaces.cli.commands import WarmCli
 from processes import Script, wait_for
 from workspace.workspaces import ServerProcess, served
 
 from core_sdk import core
+from core_sdk._execution.experiments.calling import call
+from core_sdk._execution.experiments.following import Follower
+from core_sdk._execution.experiments.picture import read_picture
+from core_sdk._execution.experiments.protocol import Down
 from core_sdk._ground.alive import is_alive
 from core_sdk._home import Home
 from core_sdk._home.pushes import pusher_lock, pusher_log, start_pusher, wanted_pushes
@@ -158,3 +165,56 @@ def test_a_hundred_kills_lose_and_double_nothing(
 ) -> None:
     """As above, a hundred times."""
     killed_at_random(home, workspace, free_port, start_script, 100)
+
+
+SEARCH = f"""
+name: digits
+entrypoint: {sys.executable} train.py
+hyperparameters: {{x: {{type: double, minval: 0, maxval: 1}}}}
+searcher: {{name: random, metric: loss, max_trials: 6, max_concurrent_trials: 2}}
+"""
+TRIAL = """
+import time
+from core_sdk import core
+
+with core.init() as ctx:
+    for step in range(20):
+        ctx.train.report_validation_metrics(steps_completed=step, metrics={"loss": ctx.info.trial.hparams["x"]})
+        time.sleep(0.1)
+"""
+
+
+def test_kills_of_both_sides_spoil_no_search(
+    home: Home, workspace: Home, free_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The events arrive byte by byte and once, and what they say of the trials is what the home's say."""
+    server = ServerProcess(workspace, free_port)
+    monkeypatch.setenv("CORE_SDK_SERVER", server.url)
+    experiment_id = submit_text(home, tmp_path, SEARCH, TRIAL)
+    chance = random.Random(8)
+    for _ in range(8):
+        server.start()
+        start_pusher(home.root)
+        time.sleep(chance.uniform(0.0, 1.5))  # the moment of the kill
+        for pusher in pushers_of(home):
+            pusher.kill()
+        server.kill()
+    assert await_end(home, experiment_id).state == "COMPLETED"
+    call(home.root, Down())
+    server.start()
+    start_pusher(home.root)
+    try:
+        wait_for(lambda: is_pushed(home))
+    finally:
+        server.kill()
+
+    (number,) = workspace.experiment_ids()
+    here, there = home.experiment(experiment_id), workspace.experiment(number)
+    assert there.events_path.read_bytes() == here.events_path.read_bytes()
+    search = here.read().search
+    assert search is not None and there.read().search == msgspec.structs.replace(search, num_events=0)
+    ours, theirs = (read_picture(Follower(one, each)) for one, each in ((home, experiment_id), (workspace, number)))
+    local = there.local_trials()
+    assert [each.trial_id for each in theirs.trials] == [local(each.trial_id) for each in ours.trials]
+    assert sorted(each.trial_id for each in theirs.trials) == workspace.trial_ids()
+    assert_same(home, workspace, {each.trial_id: local(each.trial_id) for each in ours.trials})
