@@ -38,7 +38,7 @@ class SearchPush:
 
     def __init__(self, home: Home, experiment_id: int) -> None:
         self.is_left = False
-        """Whether nothing more is sent of it."""
+        """Whether nothing more is sent with the trial of `take`."""
         self._home = home
         self._folder = home.experiment_folder(experiment_id)
         self._number = 0
@@ -55,11 +55,11 @@ class SearchPush:
 
         Returns what is to be told of it.
         """
-        self._number = number
+        self._number, self.is_left = number, False
         self.files.take({name: each for name, each in arrived.items() if experiment_file(name) or _is_code(name)})
         with contextlib.suppress(OSError):
-            if not self.is_left and self.files.is_other(EVENTS, self._folder.events_path):
-                self.is_left = True
+            if self.files.is_other(EVENTS, self._folder.events_path):
+                self.leave_out(EVENTS)
                 return f"the search of experiment {self._folder.experiment_id} went on otherwise there, and is not sent"
         return ""
 
@@ -68,12 +68,11 @@ class SearchPush:
 
     def leave_out(self, name: str) -> None:
         self.files.left_out.add(name)
-        self.is_left = self.is_left or name == EVENTS
 
     def news(self) -> Iterator[tuple[PieceHead, bytes]]:
         """Yields one piece of the events, or one of each other file if there are no new ones."""
         with contextlib.suppress(OSError, ValueError, CoreSDKError):  # a damaged file is named by readers here
-            if self.is_left or not self._number or self._folder.read().is_received:
+            if self.is_left or EVENTS in self.files.left_out or self._folder.read().is_received:
                 return
             if events := list(self.files.piece(self._number, EVENTS, self._folder.events_path)):
                 yield from events
