@@ -34,6 +34,10 @@ TrialState = Literal["ACTIVE", "QUEUED", "PAUSED", "COMPLETED", "CANCELED", "ERR
 """QUEUED: it waits for its next job or attempt, and goes on by itself. PAUSED: stopped on request, to be continued.
 CANCELED: interrupted by Ctrl-C, canceled or killed. ERROR: it raised, or its process failed or died without a word."""
 
+WhichTrials = Literal["all", "listed", "waiting"]
+"""`listed`: the trials that are not archived. `waiting`: those of which it was recorded that their next attempt waits.
+They are QUEUED, unless an attempt has begun since or their experiment is paused."""
+
 WriterState = TrialState | Literal["UNKNOWN"]
 """UNKNOWN: the writer's node does not see the home, so that nobody here can tell whether the writer lives."""
 

@@ -28,6 +28,7 @@ from core_sdk._home.rows import (
     Summary,
     TimeRow,
     TrialRow,
+    WhichTrials,
 )
 
 
@@ -55,6 +56,9 @@ class View(Protocol):
     def trials(
         self, experiment_id: int | None = None, *, trial_ids: Collection[int] | None = None
     ) -> list[TrialRow]: ...
+
+    def trial_ids(self, experiment_id: int | None = None, which: WhichTrials = "all") -> list[int]:
+        """Returns the ids of trials, in order. This is much faster than `trials`: no records are decoded."""
 
     def trial(self, id_or_name: int | str) -> TrialRow:
         """Returns a trial, by its id or by a name that only one has.

@@ -36,7 +36,7 @@ def experiment_config(home: Home, experiment_id: int) -> dict[str, Any]:
 
 def _first_trial(home: Home, experiment_id: int) -> int | None:
     with open_view(home) as view:
-        return min((row.trial_id for row in view.trials(experiment_id)), default=None)
+        return next(iter(view.trial_ids(experiment_id)), None)
 
 
 def _searcher(metric: SearcherMetric | None) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from home.journals import append, lines, new_trial, record, report
+from home.journals import START, append, lines, new_trial, record, report
 
 from core_sdk._execution.steering import trials
 from core_sdk._ground.alive import AliveLock
-from core_sdk._ground.records import Alert
-from core_sdk._home import Home, open_view
+from core_sdk._ground.records import Alert, Ended, Settled, TrialArchivedSet
+from core_sdk._home import Home, View, open_view
 from core_sdk._home.attempts.running import attempt_rows
 from core_sdk._home.rows import Figures, Reading, StreamPosition
 from core_sdk._home.streams import read_reports
@@ -119,6 +119,54 @@ def test_the_figures_of_all_trials_come_in_one_answer(home: Home) -> None:
         1: {"training": {"loss": Figures(last=0.25, minimum=0.25, maximum=1.0)}},
         2: {"training": {"loss": Figures(last=7.0, minimum=7.0, maximum=7.0)}},
     }
+
+
+def test_trials_are_told_apart_without_their_rows(home: Home) -> None:
+    """Ids of listed and of waiting trials are those of the rows, after each change from outside."""
+    ended = Ended(time=START, outcome="paused")
+    for number in range(1, 7):
+        record(new_trial(home, "digits" if number < 4 else "other"), ended)
+    never_begun = new_trial(home)
+
+    def change(trial_id: int, *changes: TrialArchivedSet | Settled) -> None:
+        append(home.folder(trial_id), 0, lines(*changes))
+
+    def archived(attempt: int | None) -> TrialArchivedSet:
+        return TrialArchivedSet(time=START, attempt=attempt)
+
+    def waits(attempt: int, reason: str = "waits in Slurm's queue") -> Settled:
+        return Settled(time=START, state="PAUSED", reason=reason, attempt=attempt)
+
+    def asked(view: View) -> tuple[list[int], list[int]]:
+        rows = view.trials()
+        listed, waiting = view.trial_ids(which="listed"), view.trial_ids(which="waiting")
+        assert view.trial_ids() == [row.trial_id for row in rows]
+        assert listed == [row.trial_id for row in rows if not row.is_archived]
+        assert {row.trial_id for row in rows if row.state == "QUEUED"} <= set(waiting)
+        for one in (1, 2):
+            of_experiment = [row.trial_id for row in rows if row.experiment_id == one]
+            assert view.trial_ids(one) == of_experiment
+            assert view.trial_ids(one, "listed") == [each for each in listed if each in of_experiment]
+        return listed, waiting
+
+    with open_view(home) as view:
+        first = asked(view)
+        change(2, archived(1))
+        change(3, archived(1), archived(None))
+        change(4, archived(1), waits(1, "killed by me"))
+        change(5, waits(1, "waits for slots: 2"))
+        change(never_begun.trial_id, waits(0), archived(0))
+        view.refresh()
+        second = asked(view)
+        record(home.folder(4), ended, attempt=2)
+        record(never_begun, ended)
+        home.folder(6).record_path.unlink()
+        view.refresh()
+        third = asked(view)
+
+    assert first == ([1, 2, 3, 4, 5, 6, 7], [])
+    assert second == ([1, 3, 5, 6], [5, 7])
+    assert third == ([1, 3, 4, 5, 7], [5, 7])
 
 
 def test_alerts_are_at_the_step_of_the_report_before_them(home: Home) -> None:

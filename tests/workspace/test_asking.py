@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from home.journals import START, new_trial, record, report, stored
+from home.journals import START, append, lines, new_trial, record, report, stored
 from workspace.workspaces import served, served_by_lab
 
 from core_sdk import client
-from core_sdk._ground.records import Alert, CheckpointPinned, MetadataSet, Profile
+from core_sdk._ground.records import Alert, CheckpointPinned, Ended, MetadataSet, Profile, Settled, TrialArchivedSet
 from core_sdk._home import Home, View, open_view
 from core_sdk._home.rows import SeriesBucket
 from core_sdk._workspace.asking import open_workspace
@@ -42,6 +42,7 @@ CALLS: dict[str, list[tuple[tuple[object, ...], dict[str, object]]]] = {
     "summary": [((1,), {})],
     "times": [((), {}), ((), {"trial_ids": [1]})],
     "trial": [((1,), {}), (("calm",), {})],
+    "trial_ids": [((), {}), ((1, "listed"), {}), ((), {"which": "listed"}), ((), {"which": "waiting"})],
     "trials": [((), {}), ((1,), {}), ((), {"trial_ids": [2]})],
 }
 
@@ -67,7 +68,13 @@ def home(home: Home) -> Home:
     )
     record(folder, report(12, loss=0.5), attempt=2, resumed_steps=10)
     record(folder, report(12, "training", score=1.0), attempt=2, resumed_steps=10, rank="eval")
-    record(new_trial(home, "other"), report(1, loss=3))
+    other = new_trial(home, "other")
+    record(other, report(1, loss=3))
+    append(other, 0, lines(TrialArchivedSet(time=START, attempt=1)))
+    waiting = Settled(time=START, state="PAUSED", reason="waits in Slurm's queue: Priority", attempt=0)
+    begun = new_trial(home, "other")
+    append(begun, 0, lines(waiting))
+    record(begun, Ended(time=START, outcome="completed"))
     return home
 
 

@@ -19,5 +19,5 @@ def experiment_charts(home: Home, experiment_id: int) -> list[Chart]:
     with open_view(home) as view:
         if is_submitted:
             return [search_chart(read_picture(Follower(home, experiment_id)), view, PICTURE_BUCKETS)]
-        trial_ids = [row.trial_id for row in view.trials(experiment_id)][-MOST_TRIALS:]
+        trial_ids = view.trial_ids(experiment_id)[-MOST_TRIALS:]
         return trial_charts(view, trial_ids)

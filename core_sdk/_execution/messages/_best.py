@@ -37,7 +37,7 @@ def _words(home: Home, view: View, trial_id: int) -> str:
     study = home.experiment(row.experiment_id).read().study
     if study is None:
         best = best_trial(home, view, row.experiment_id)
-        is_best = best is not None and best.trial_id == trial_id and len(view.trials(row.experiment_id)) > 1
+        is_best = best is not None and best.trial_id == trial_id and len(view.trial_ids(row.experiment_id)) > 1
         return str(best) if is_best else ""
     tries = read_tries(view, row.experiment_id, SearcherMetric.named(study.best_by))
     one = tries.best

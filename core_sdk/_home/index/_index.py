@@ -48,6 +48,7 @@ from core_sdk._home.rows import (
     Summary,
     TimeRow,
     TrialRow,
+    WhichTrials,
 )
 from core_sdk._home.view import View
 from core_sdk.errors import (
@@ -176,6 +177,9 @@ class Index(View):
 
     def trials(self, experiment_id: int | None = None, *, trial_ids: Collection[int] | None = None) -> list[TrialRow]:
         return self._trials(_of_trials(experiment_id, trial_ids))
+
+    def trial_ids(self, experiment_id: int | None = None, which: WhichTrials = "all") -> list[int]:
+        return self._ask(_trials.read_ids, _of_trials(experiment_id, None), which)
 
     def trial(self, id_or_name: int | str) -> TrialRow:
         if isinstance(id_or_name, int):

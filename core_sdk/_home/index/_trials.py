@@ -35,10 +35,20 @@ from core_sdk._home.rows import (
     TimeRow,
     TrialRow,
     TrialState,
+    WhichTrials,
     WriterRow,
     WriterState,
 )
-from core_sdk._home.states import GOES_ON, AttemptEnd, experiment_state, gap_of_end, trial_state, with_losses
+from core_sdk._home.states import (
+    GOES_ON,
+    WAITS_FOR_SLOTS,
+    WAITS_IN_SLURM,
+    AttemptEnd,
+    experiment_state,
+    gap_of_end,
+    trial_state,
+    with_losses,
+)
 from core_sdk._home.superseding import EVERYTHING
 from core_sdk._home.time_spent import AttemptClock, AttemptSpan, Gap, TimeMark, milliseconds, trial_time
 
@@ -60,6 +70,22 @@ def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptK
     return [(trial_id, number) for trial_id, number in connection.execute(query, where.values)]
 
 
+# Whether a trial was archived, and no newer attempt has begun since.
+_IS_ARCHIVED = """EXISTS (
+    SELECT 1 FROM attempt AS changes WHERE changes.trial_id = trial.trial_id AND changes.attempt = 0
+    AND archived_attempt >= (SELECT max(attempt) FROM attempt WHERE attempt.trial_id = trial.trial_id AND rank = 0)
+)"""
+_WAITS = """EXISTS (
+    SELECT 1 FROM attempt JOIN json_each(?) ON json_extract(settled, '$.reason') LIKE value || '%'
+    WHERE attempt.trial_id = trial.trial_id AND attempt.attempt = 0
+)"""
+_WAITING = msgspec.json.encode((WAITS_IN_SLURM, WAITS_FOR_SLOTS, GOES_ON)).decode()
+_WHICH: Mapping[WhichTrials, Where] = {
+    "all": Where(),
+    "listed": Where(f"NOT {_IS_ARCHIVED}"),
+    "waiting": Where(_WAITS, (_WAITING,)),
+}
+
 IS_LISTED = "experiment_id IN (SELECT experiment_id FROM trial) OR has_search"
 
 
@@ -78,13 +104,20 @@ def read_trials(
     connection: sqlite3.Connection, home: Home, where: Where, is_running: Mapping[AttemptKey, bool]
 ) -> list[TrialRow]:
     """Reads the rows of trials. `is_running` has the open attempts; an attempt that it lacks has just begun."""
-    query = f"""SELECT trial.*, experiment.name AS experiment_name, experiment.recorded AS of_experiment FROM trial
-        LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
+    query = f"""SELECT trial.*, experiment.name AS experiment_name, experiment.recorded AS of_experiment,
+            {_IS_ARCHIVED} AS is_archived
+        FROM trial LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
     attempts, latest = _attempts(connection, where), latest_checkpoints(connection, home, where)
     return [
         _trial_row(row, home, attempts[row["trial_id"]], is_running, latest)
         for row in connection.execute(query, where.values)
     ]
+
+
+def read_ids(connection: sqlite3.Connection, of: Where, which: WhichTrials) -> list[int]:
+    chosen = _WHICH[which]
+    query = f"SELECT trial_id FROM trial WHERE {of.sql} AND {chosen.sql} ORDER BY trial_id"
+    return [trial_id for (trial_id,) in connection.execute(query, of.values + chosen.values)]
 
 
 def read_alerts(connection: sqlite3.Connection, trial_id: int) -> list[AlertRow]:
@@ -166,7 +199,7 @@ def _trial_row(
         num_bad_lines=sum(found["num_bad_lines"] for found in attempts),
         ranks=_ranks(attempts),
         writers=_writers(home, attempts),
-        is_archived=_is_archived(chief),
+        is_archived=bool(row["is_archived"]),
         environment=None if environment is None else json_decoder(EnvironmentRecord)(environment),
     )
 
@@ -219,11 +252,6 @@ def _labels(first: Sequence[str], chief: Sequence[sqlite3.Row]) -> tuple[str, ..
     changes = msgspec.json.decode(told)
     labels = dict.fromkeys([*first, *changes])
     return tuple(label for label in labels if changes.get(label, True))
-
-
-def _is_archived(chief: Sequence[sqlite3.Row]) -> bool:
-    """Returns whether the trial was archived, and no newer attempt has begun since."""
-    return bool(chief) and (chief[-1]["archived_attempt"] or -1) >= chief[0]["attempt"]
 
 
 class _IndexedExperiment(ExperimentRecord, kw_only=True):

@@ -11,6 +11,7 @@ from interfaces.cli.commands import Cli
 from interfaces.cli.recorded import new_attempt, new_trial
 from interfaces.server.visitor import Visitor
 
+from core_sdk._execution.steering import trials
 from core_sdk._ground.records import EnvironmentRecord, SearcherMetric
 from core_sdk._home import Home, open_view
 from core_sdk._interfaces.cli.trial.listing import choose_trials
@@ -133,6 +134,35 @@ def test_metrics_are_read_of_the_shown_trials_only_unless_a_name_chooses(home: H
     assert [(one.row.trial_id, one.metrics) for one in shown] == [(3, {"training": {"loss": 0.5}})]
     assert [row.trial_id for row in sorted_by_metric.rows] == [2, 1, 3]
     assert [*sorted_by_metric.known] == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("three_trials")
+def test_the_newest_trials_are_listed_as_of_now(home: Home, cli: Cli) -> None:
+    """Trials that others have archived, labelled, deleted, begun or resumed since the last list are in the next one."""
+
+    def shown(*options: str) -> tuple[list[int], str]:
+        answer = cli("trial", "list", "--json", "--fields", "trial_id,labels,num_attempts", "--limit", "2", *options)
+        return [one["trial_id"] for one in json.loads(answer.output)], answer.output
+
+    before = shown()[0]
+    trials.archive(home, 3)
+    trials.label(home, 1, add=["seen"])
+    archived, told = shown()
+    everything = shown("--all")[0]
+    new_attempt(home.folder(3)).end("completed")
+    resumed = shown()
+    trials.delete(home, 2)
+    fourth = new_trial(home).trial_id
+    later = shown()[0]
+    for each in (1, 3, fourth):
+        trials.archive(home, each)
+
+    assert (before, archived, everything) == ([2, 3], [1, 2], [2, 3])
+    assert "seen" in told
+    assert resumed[0] == [2, 3] and '"num_attempts": 2' in resumed[1]
+    assert later == [3, 4]
+    assert cli("trial", "list").output == "No trial fulfils the condition.\n"
+    assert cli("trial", "list", "-q", "--all").output.split() == ["1", "3", "4"]
 
 
 @pytest.mark.usefixtures("three_trials")

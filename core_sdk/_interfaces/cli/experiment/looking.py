@@ -174,7 +174,7 @@ def logs(
     while True:
         # Asked before reading, so that what was written before the end is printed.
         with open_view(home) as view:
-            row, trial_ids = view.experiment(experiment), [one.trial_id for one in view.trials(experiment)]
+            row, trial_ids = view.experiment(experiment), view.trial_ids(experiment)
         has_ended = not follow or (row.search.has_ended if row.search else row.state not in ("ACTIVE", "QUEUED"))
         for trial_id in trial_ids:
             reader, cutter = readers.setdefault(trial_id, (LogReader(home, trial_id), LineCutter()))

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import click
 
-from core_sdk._home import open_view
+from core_sdk._home import Home, View, open_view
 from core_sdk._home.finding.best import deciding_metric_of_trial
+from core_sdk._home.finding.facts import read_facts
 from core_sdk._home.opening import HomeElsewhere
 from core_sdk._interfaces.cli._arguments import BestMetric, Since, SmallerIsBetter, Sort, Where
 from core_sdk._interfaces.cli._home import hear_of_slurm, in_home, open_home
@@ -56,33 +57,46 @@ def list_trials(
         raise click.BadParameter("give --quiet, --json, --csv or --fields, one of them")
     home = open_home()
     with open_view(home) as view:
-        rows = view.trials(experiment)
-        if hear_of_slurm(home, rows):
-            view.refresh()
-            rows = view.trials(experiment)
-        chosen = choose_trials(
-            view,
-            rows,
-            labels=label or (),
-            where=where,
-            sort=sort,
-            columns=column or (),
-            with_archived=every,
-            since=since,
-        )
-        shown, form = limited(chosen.rows, limit or 0 if quiet else limit, form, are_ordered=bool(sort))
-        found = [] if quiet else chosen.facts_of(view, shown)
+        _hear_of_waiting(home, view, experiment)
+        most = limit or 0 if quiet else limit
+        if where or label or sort or column or since is not None:
+            chosen = choose_trials(
+                view,
+                view.trials(experiment),
+                labels=label or (),
+                where=where,
+                sort=sort,
+                columns=column or (),
+                with_archived=every,
+                since=since,
+            )
+            rows, form = limited(chosen.rows, most, form, are_ordered=bool(sort))
+            trial_ids, names = [row.trial_id for row in rows], chosen.names
+            found = [] if quiet else chosen.facts_of(view, rows)
+        else:
+            trial_ids, form = limited(view.trial_ids(experiment, "all" if every else "listed"), most, form)
+            found = [] if quiet else read_facts(view, view.trials(trial_ids=trial_ids))
+            names = []
+        has_trials = bool(trial_ids or view.trial_ids(experiment))
     if quiet:
-        sys.stdout.writelines(f"{row.trial_id}\n" for row in shown)
+        sys.stdout.writelines(f"{trial_id}\n" for trial_id in trial_ids)
         return
     if not found and form.is_table:
         nothing = f"No trials yet {in_home(home)}: `core-sdk run -- python train.py` starts one."
-        click.echo("No trial fulfils the condition." if rows else nothing)
+        click.echo("No trial fulfils the condition." if has_trials else nothing)
         return
-    names = chosen.names
     if experiment is not None and form.is_table and not isinstance(home, HomeElsewhere):
         names = with_searched(names, home.experiment(experiment).read().searcher_metric, found)
     print_trials(found, names, form)
+
+
+def _hear_of_waiting(home: Home, view: View, experiment_id: int | None) -> None:
+    """Records which trials were canceled while they waited in Slurm's queue, and updates the view if one was."""
+    if isinstance(home, HomeElsewhere) or home.is_gathered:
+        return
+    waiting = view.trial_ids(experiment_id, "waiting")
+    if waiting and hear_of_slurm(home, view.trials(trial_ids=waiting)):
+        view.refresh()
 
 
 def describe(
