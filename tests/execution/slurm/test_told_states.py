@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from execution.slurm.told import ToldSlurm
 from home.journals import new_trial, record
+from interfaces.cli.commands import run_cli
 
 from core_sdk._execution.master.pools.slurm._jobs import JobExecution, PoolJob
 from core_sdk._execution.slurm import commands
@@ -203,6 +205,23 @@ def test_where_slurm_cannot_be_asked_only_a_forced_deletion_is_done(waiting: Tri
 
     with pytest.raises(TrialNotFoundError):
         home.trial(1)
+
+
+def test_a_list_hears_of_each_job_that_was_canceled_while_it_waited(
+    home: Home, told: ToldSlurm, tmp_path: Path
+) -> None:
+    """Its trial is no longer QUEUED, nor is its experiment, although the list shows only newer trials."""
+    folder = new_trial(home)
+    note(folder, "7", newest=0)
+    record(new_trial(home, "other"), Ended(time=2.0, outcome="completed"))
+    told.tell("7", "CANCELLED")
+    before = state(folder)
+
+    shown = run_cli(tmp_path, "trial", "list", "--limit", "1", "--json", "--fields", "trial_id,state")
+
+    assert json.loads(shown.output) == [{"trial_id": 2, "state": "COMPLETED"}]
+    assert (before[0], before[2]) == ("QUEUED", "QUEUED")
+    assert (state(folder)[0], state(folder)[2]) == ("CANCELED", "CANCELED")
 
 
 def test_other_verbs_name_the_job_that_waits(waiting: TrialFolder) -> None:
