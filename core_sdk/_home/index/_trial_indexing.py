@@ -38,39 +38,26 @@ _MetricKey = tuple[Source, str, str]
 _SELECT_ATTEMPTS = "SELECT * FROM attempt WHERE trial_id = ? ORDER BY attempt, rank"
 
 
-class _FileState(NamedTuple):
-    """The facts about a journal's file that change whenever its content does."""
-
-    size_bytes: int
-    mtime_ns: int
-
-    @classmethod
-    def at(cls, path: str) -> _FileState:
-        try:
-            status = os.stat(path)  # noqa: PTH116  (this runs for thousands of journals, and `Path` is slow)
-        except FileNotFoundError:
-            return cls(0, 0)
-        except PermissionError:
-            return cls(-1, -1)  # unlike any that was read, so that it is tried again
-        return cls(status.st_size, status.st_mtime_ns)
+_FileState = tuple[int, int]
+"""The size of a journal in bytes, and the time of its last change in ns: they change whenever its content does."""
 
 
-class KnownTrial(msgspec.Struct):
+class KnownTrial(NamedTuple):
     """The state of a trial's folder when it was last indexed to the end."""
 
     mtime_ns: int
-    journals: dict[_JournalKey, _FileState] = {}
-    """The bytes of each journal that are indexed, and the time of its last change then."""
+    journals: list[tuple[int, Source, _FileState]]
+    """Of each journal the attempt and the rank or writer, the bytes that are indexed, and its last change then."""
 
 
 def known_trials(connection: sqlite3.Connection, trial_ids: Collection[int] | None = None) -> dict[int, KnownTrial]:
     """Returns the indexed trials by id: these, or all."""
     where = among("trial_id", trial_ids)
     trials = connection.execute(f"SELECT trial_id, mtime_ns FROM trial WHERE {where.sql}", where.values)
-    known = {trial_id: KnownTrial(mtime_ns) for trial_id, mtime_ns in trials}
+    known = {trial_id: KnownTrial(mtime_ns, []) for trial_id, mtime_ns in trials}
     query = f"SELECT trial_id, attempt, rank, end_offset, attempt.mtime_ns FROM attempt WHERE {where.sql}"
-    for trial_id, attempt, rank, *look in connection.execute(query, where.values):
-        known[trial_id].journals[attempt, rank] = _FileState(*look)
+    for trial_id, attempt, rank, size_bytes, mtime_ns in connection.execute(query, where.values):
+        known[trial_id].journals.append((attempt, rank, (size_bytes, mtime_ns)))
     return known
 
 
@@ -85,9 +72,22 @@ def has_changed(runs: Path, trial_id: int, known: KnownTrial) -> bool:
         # This runs for thousands of trials, and `Path` takes five times as long as the system call.
         if os.stat(directory).st_mtime_ns != known.mtime_ns:  # noqa: PTH116
             return True
-        return any(_FileState.at(f"{directory}/{journal_name(*key)}") != look for key, look in known.journals.items())
+        for attempt, rank, look in known.journals:
+            if _file_state(f"{directory}/{journal_name(attempt, rank)}") != look:
+                return True
     except FileNotFoundError:
         return True
+    return False
+
+
+def _file_state(path: str) -> _FileState:
+    try:
+        status = os.stat(path)  # noqa: PTH116  (this runs for thousands of journals, and `Path` is slow)
+    except FileNotFoundError:
+        return 0, 0
+    except PermissionError:
+        return -1, -1  # unlike any that was read, so that it is tried again
+    return status.st_size, status.st_mtime_ns
 
 
 def index_trial(folder: TrialFolder, batch: IndexTransaction) -> None:
@@ -140,7 +140,7 @@ def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: I
     connection = batch.connection
     found = connection.execute(_SELECT_ATTEMPTS, (folder.trial_id,))
     rows: dict[_JournalKey, AttemptRow] = {(row["attempt"], row["rank"]): dict(row) for row in found}
-    looks = {key: _FileState.at(str(folder.journal_path(*key))) for key in keys}
+    looks = {key: _file_state(str(folder.journal_path(*key))) for key in keys}
     if rows.keys() - looks.keys() or any(_is_replaced(folder, key, rows[key], looks[key]) for key in rows):
         # What an attempt had superseded that is gone must be shown again.
         forget_attempts(connection, [row["id"] for row in rows.values()])
@@ -158,7 +158,7 @@ def _is_replaced(folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _
         is_same = fingerprint(folder.journal_path(*key), row["end_offset"]) == row["fingerprint"]
     except (NotRegularError, FileNotFoundError):
         is_same = row["end_offset"] == 0
-    return not is_same or look.size_bytes < int(row["end_offset"])
+    return not is_same or look[0] < int(row["end_offset"])
 
 
 def _index_journal(
@@ -168,12 +168,12 @@ def _index_journal(
     end, columns = (None, {}) if rank or not number else _read_exit(folder, number)
     if not rank and number and row["environment"] is None:
         columns |= _read_environment(folder, number)
-    columns["mtime_ns"] = look.mtime_ns
-    if look.size_bytes == row["end_offset"] and columns.items() <= row.items():
+    size_bytes, columns["mtime_ns"] = look
+    if size_bytes == row["end_offset"] and columns.items() <= row.items():
         return
     indexer = JournalIndexer(batch, row)
-    if look.size_bytes != row["end_offset"]:
-        indexer.read(folder.journal_path(*key), look.size_bytes)
+    if size_bytes != row["end_offset"]:
+        indexer.read(folder.journal_path(*key), size_bytes)
     indexer.save(**columns, error=error_told(row["error"], end))
 
 
