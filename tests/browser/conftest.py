@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,6 +123,10 @@ def open_in_firefox(firefox: Browser) -> Iterator[OpenView]:
         yield open_view
 
 
+_opened: list[Page] = []
+"""The pages of the present test."""
+
+
 @contextmanager
 def opening(browser: Browser) -> Iterator[OpenView]:
     """Opens views and checks at the end that none had an error or contacted another server."""
@@ -145,6 +149,7 @@ def opening(browser: Browser) -> Iterator[OpenView]:
         page.on("console", complain)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: _check_origin(request.url, site, complaints))
+        _opened.append(page)
         page.goto(site.entrance)
         page.wait_for_url(f"{site.origin}/", wait_until="load")
         page.goto(site.address(view))
@@ -154,9 +159,21 @@ def opening(browser: Browser) -> Iterator[OpenView]:
     yield open_view
     titles = [page.title() for page in pages if not page.is_closed()]
     for page in pages:
+        _opened.remove(page)
         page.context.close()
     assert complaints == []
     assert "hacked" not in titles
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds to the report of a failed test what its pages show."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for page in _opened:
+            with suppress(Exception):  # the browser may have died
+                report.sections.append((f"page {page.url}", page.locator("body").inner_text(timeout=1000)))
+    return report
 
 
 def _check_origin(url: str, site: Site, complaints: list[str]) -> None:
