@@ -151,8 +151,12 @@ class SharedView:
     def ask(self, question: Callable[[View], _T]) -> _T:
         """Returns the answer from the records as of the last look, which is at most about two seconds old."""
         self._look_if_old()
-        with self._lock:
-            return question(self._view)
+
+        def ask() -> _T:
+            with self._lock:
+                return question(self._view)
+
+        return self._found(ask)
 
     def ask_of_trial(
         self, trial_id: int, key: Hashable, question: Callable[[View], _T], size: Callable[[_T], int]
@@ -162,7 +166,20 @@ class SharedView:
         `size` returns the number of values in the answer, by which others are forgotten.
         """
         self._look_if_old()
-        return self._remembered(self._answers, trial_id, key, question, lambda answer: _LEAST_SIZE + size(answer))
+        return self._found(
+            lambda: self._remembered(self._answers, trial_id, key, question, lambda answer: _LEAST_SIZE + size(answer))
+        )
+
+    def _found(self, ask: Callable[[], _T]) -> _T:
+        """Asks again after another look for a trial that is there: its link may be opened as soon as it has begun."""
+        try:
+            return ask()
+        except TrialNotFoundError as error:
+            if self.reading is not None or not self.home.folder(error.trial_id).exists():
+                raise
+        with self._look_lock:
+            self._look()
+        return ask()
 
     def outline(self, trial_id: int) -> Outline:
         """Returns what the trial has reported, without the values. A trial may have 10^5 metrics."""
@@ -226,12 +243,16 @@ class SharedView:
 
     def chosen_trials(self, trial_ids: Sequence[int]) -> list[Facts]:
         """Returns these trials, each once. Raises `TrialNotFoundError` or `RecordDamagedError`."""
-        trials = self.snapshot().trials
-        for trial_id in trial_ids:
-            if trial_id not in trials:
-                self.home.trial(trial_id).read_record()
-                raise TrialNotFoundError(trial_id, self.home.root)
-        return [trials[trial_id] for trial_id in dict.fromkeys(trial_ids)]
+
+        def ask() -> list[Facts]:
+            trials = self.snapshot().trials
+            for trial_id in trial_ids:
+                if trial_id not in trials:
+                    self.home.trial(trial_id).read_record()
+                    raise TrialNotFoundError(trial_id, self.home.root)
+            return [trials[trial_id] for trial_id in dict.fromkeys(trial_ids)]
+
+        return self._found(ask)
 
     def log_page(self, trial_id: int, attempt: int, first: int, limit: int, wanted: LogFilter) -> LogPage:
         """Returns lines of an attempt's output. The places of its lines are remembered for the latest attempts."""

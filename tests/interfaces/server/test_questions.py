@@ -27,6 +27,18 @@ def test_the_home_says_what_it_holds(visitor: Visitor, home: Home) -> None:
     assert (answer["has_master"], answer["can_act"]) == (False, True)
 
 
+def test_a_trial_is_known_as_soon_as_it_has_begun(visitor: Visitor, home: Home) -> None:
+    """Whoever opens its link at once sees it, although the last look at the home is not old."""
+    for question in ("", "/metrics", "/attempts"):
+        visitor.question("/home")
+        trial = new_trial(home, "begun just now")
+        append(trial, 1, lines(started(trial), report(1, loss=2.0)))
+
+        answer = visitor.get(target_of(f"/trials/{trial.trial_id}{question}"))
+
+        assert answer.status == 200, answer.content
+
+
 def test_runs_are_filtered_sorted_and_paged(visitor: Visitor) -> None:
     """Runs can be filtered, sorted and paged, with any hyperparameter or metric as a column."""
     first = visitor.question(
