@@ -144,7 +144,7 @@ class HomeTooNewError(HomeError):
 
 
 class HomesOnlyReadError(HomeError):
-    """What is asked for belongs to somebody else, or to none of several homes that are read as one."""
+    """A change was asked for in a home of somebody else, or in several homes at once that are read as one."""
 
     def __init__(self, homes: str, message: str = "") -> None:
         self.homes = homes

@@ -77,7 +77,7 @@ class Pusher:
         self._with_checkpoints = with_checkpoints
         self._trials: dict[int, _TrialPush] = {}
         self._searches: dict[int, SearchPush] = {}
-        """By the ids of experiments."""
+        """The searches on their way, by the ids of experiments."""
         self._signs = PusherSigns(home, hands)
         self.pushed = Pushed()
 

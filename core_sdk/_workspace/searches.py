@@ -34,7 +34,7 @@ _MASTER_S = 60.0
 
 
 class SearchPush:
-    """What is known of a search on its way. Only one thread may use it."""
+    """Knows how much of a search has arrived, and what comes next. Only one thread may use it."""
 
     def __init__(self, home: Home, experiment_id: int) -> None:
         self.is_left = False

@@ -20,7 +20,7 @@ _LINE_BYTES = 64 << 10
 
 
 class SentFiles:
-    """What is known of some files. Only one thread may use it."""
+    """Knows how much of some files has arrived, and what comes next. Only one thread may use it."""
 
     def __init__(self, edits: Mapping[str, Edit]) -> None:
         """`edits` has the names of small files of which others may not read all."""

@@ -1,4 +1,4 @@
-"""Which ranks are named as late, by what they answer."""
+"""Ranks are named as late by what they answer."""
 
 from __future__ import annotations
 

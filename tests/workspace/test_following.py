@@ -117,6 +117,16 @@ def pushers_of(home: Home) -> list[psutil.Process]:
     return [each for each in psutil.process_iter(["cmdline"]) if (each.info["cmdline"] or [])[-3:] == command]
 
 
+def await_pushed(home: Home, server: ServerProcess) -> None:
+    """Starts both sides again, and waits until all is there."""
+    server.start()
+    start_pusher(home.root)
+    try:
+        wait_for(lambda: is_pushed(home))
+    finally:
+        server.kill()
+
+
 def killed_at_random(
     home: Home, workspace: Home, port: int, start_script: Callable[..., Script], num_kills: int
 ) -> None:
@@ -137,12 +147,7 @@ def killed_at_random(
         server.kill()
     for training in trainings:
         assert training.wait()[0] == 0
-    server.start()
-    start_pusher(home.root)
-    try:
-        wait_for(lambda: is_pushed(home))
-    finally:
-        server.kill()
+    await_pushed(home, server)
     numbers = {}
     for number in workspace.trial_ids():
         record = workspace.folder(number).read_record()
@@ -201,12 +206,7 @@ def test_kills_of_both_sides_spoil_no_search(
         server.kill()
     assert await_end(home, experiment_id).state == "COMPLETED"
     call(home.root, Down())
-    server.start()
-    start_pusher(home.root)
-    try:
-        wait_for(lambda: is_pushed(home))
-    finally:
-        server.kill()
+    await_pushed(home, server)
 
     (number,) = workspace.experiment_ids()
     here, there = home.experiment(experiment_id), workspace.experiment(number)

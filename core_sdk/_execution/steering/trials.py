@@ -36,7 +36,7 @@ class Paused:
     attempt: int | None
     """The attempt that was asked to stop; None if the trial waited in Slurm's queue."""
     done: str
-    """What was done, in words that follow the trial's number."""
+    """The words that say what was done, after the trial's number."""
 
 
 @verb("trial", "pause", "trial {trial_id} {answer.done}", is_asked_of_home=True)

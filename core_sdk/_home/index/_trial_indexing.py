@@ -47,7 +47,7 @@ class KnownTrial(NamedTuple):
 
     mtime_ns: int
     journals: list[tuple[int, Source, _FileState]]
-    """Of each journal the attempt and the rank or writer, the bytes that are indexed, and its last change then."""
+    """The journals: attempt and rank or writer of each, the bytes that are indexed, and its last change then."""
 
 
 def known_trials(connection: sqlite3.Connection, trial_ids: Collection[int] | None = None) -> dict[int, KnownTrial]:

@@ -34,7 +34,7 @@ _LONG_CHARS = 20
 
 class ChosenTrials(NamedTuple):
     rows: list[TrialRow]
-    """In order."""
+    """The rows in the order of the list."""
     names: list[str]
     """The names in the options."""
     known: Mapping[int, Facts]
